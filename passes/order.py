@@ -19,6 +19,7 @@ from samba_onnx.passes.rewrites.bind_dimensions import (
 )
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.drop_empty_operands import DropEmptyOperandsPass
+from samba_onnx.passes.rewrites.drop_empty_pieces import DropEmptyPiecesPass
 from samba_onnx.passes.rewrites.drop_zero_states import DropZeroStatesPass
 from samba_onnx.passes.rewrites.expand_blocked_layouts import ExpandBlockedLayoutsPass
 from samba_onnx.passes.rewrites.expand_foreign import ExpandForeignPass
@@ -43,12 +44,14 @@ from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.merge_duplicates import MergeInitializersPass, MergeNodesPass
 from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.passes.rewrites.merge_reshaped_transposes import MergeReshapedTransposesPass
+from samba_onnx.passes.rewrites.normalise_loops import NormaliseLoopsPass
 from samba_onnx.passes.rewrites.reduce_precision import ReducePrecisionPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
 from samba_onnx.passes.rewrites.refuse_indices import RefuseIndicesPass
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.remove_unused_nodes import RemoveUnusedNodesPass
 from samba_onnx.passes.rewrites.replace_float16 import ReplaceFloat16Pass
+from samba_onnx.passes.rewrites.return_stacks import ReturnStacksPass
 from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
 from samba_onnx.passes.rewrites.unroll_loops import UnrollLoopsPass
@@ -132,6 +135,8 @@ def _lift_weights(context: PassContext) -> ir.passes.PassBase:
 
 _INFER = PassEntry(lambda context: InferShapesPass(), static_outputs=True)
 
+_INFER_FOREIGN = PassEntry(lambda context: InferForeignTypesPass(), static_outputs=True)
+
 
 def _unroll_first(context: PassContext) -> ir.passes.PassBase:
     # Bodies keep the types that they have: a precision is reduced in the steps, as far as these are unrolled.
@@ -147,11 +152,17 @@ def _simplify(unroll: Callable[[PassContext], ir.passes.PassBase]) -> tuple[Pass
     return (
         _plain(FoldShapesPass),
         _plain(FoldConstantsPass),
-        _plain(InlineBranchesPass),
+        # What takes the place of a node with graphs may be known better than what that node returns.
+        PassEntry(lambda context: InlineBranchesPass(), static_outputs=True),
+        # Before: what counts its steps is a loop whose steps are known.
+        _plain(NormaliseLoopsPass, training=False),
         # Before: a Scan that is computed at once is no steps. Not for training: modules loop as the model does.
         _plain(BatchScansPass, training=False),
-        PassEntry(unroll, training=False),
+        PassEntry(unroll, training=False, static_outputs=True),
         _plain(UnpackSequencesPass),  # behind: steps write into sequences
+        # Behind: of a loop that is unrolled, the sequence itself is put together in the order that readers want.
+        _plain(ReturnStacksPass, training=False),
+        _plain(DropEmptyPiecesPass),
         _plain(SimplifyConcatsPass),
         _plain(DropZeroStatesPass),
         _plain(RemoveNoopsPass),
@@ -189,7 +200,7 @@ PIPELINE: tuple[PassEntry, ...] = (
     _plain(TopologicalSortPass),
     _plain(LiftConstantsPass),  # before inference: it hides large initializers, not large Constants
     _INFER,  # conversion needs ranks and types
-    PassEntry(lambda context: InferForeignTypesPass(), static_outputs=True),
+    _INFER_FOREIGN,
     # While nodes are those of the model; not for training, which takes any size.
     _plain(RefuseImpossiblePass, training=False),
     _plain(ConvertOpsetPass),
@@ -221,13 +232,16 @@ PIPELINE: tuple[PassEntry, ...] = (
         _plain(FoldTransposesPass, training=False),
         *_SIMPLIFY,
         _INFER,  # folded shapes make more shapes known
+        # Again: shapes that are computed between two operators of onnxruntime's are numbers by now.
+        _INFER_FOREIGN,
     ),
     # What is still unknown of an output is what the model says of it.
     PassEntry(lambda context: BindOutputsPass(), training=False, static_outputs=True),
     # Behind: rules need static shapes and constants; a node that folds is no fallback.
     PassEntry(lambda context: NarrowPass(context.chooser), training=False),
-    # Behind: what is of a type that the target has may need other operators.
-    PassEntry(lambda context: LegalisePass(context.chooser), training=False),
+    # Behind: what is of a type that the target has may need other operators. A body that is unrolled may
+    # make an output known.
+    PassEntry(lambda context: LegalisePass(context.chooser), training=False, static_outputs=True),
     *_repeated(4, *_only_running(_SIMPLIFY), PassEntry(_INFER.make, training=False)),
     # Behind: which weights nothing else reads is known when everything is folded.
     PassEntry(lambda context: MergeLinearsPass(context.options.keep_linears), training=False),

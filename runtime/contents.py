@@ -7,13 +7,14 @@ from typing import Any
 
 from samba_onnx.errors import ScheduleError, UsageError
 from samba_onnx.facts.dtypes import tensor_element
+from samba_onnx.pef.fixed_inputs import fixed_arrays
 from samba_onnx.pef.manifest import Cause, Direction, Symbol
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
 from samba_onnx.runtime.elements import Array, moved_bytes
 from samba_onnx.runtime.engine.assembly import initializer, initializer_bytes
 from samba_onnx.runtime.exchanges import Rdu
-from samba_onnx.runtime.inputs import InputSpec, own_copy
+from samba_onnx.runtime.inputs import InputSpec, own_copy, without_fixed
 from samba_onnx.runtime.registers import Registers
 from samba_onnx.runtime.residency import Residency
 from samba_onnx.runtime.shards import shard_of
@@ -27,6 +28,7 @@ class Contents:
         self._pef, self._number = pef, 0 if rdu is None else rdu.number
         self._values = values
         self._symbols = {symbol.name: symbol for symbol in manifest.symbols}
+        self._fixed = fixed_arrays(manifest.fixed_inputs)
         self.residents = manifest.residents()
         """Names of symbols that stay in device memory between runs."""
         read = {name for fallback in manifest.fallbacks for name in fallback.inputs}
@@ -142,12 +144,16 @@ class Contents:
             )
 
     def with_defaults(self, names: Sequence[str], inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Add the model's own defaults for inputs that nobody ever gave.
+        """Add the model's own defaults for inputs that nobody ever gave, and drop those that are constants.
 
         Args:
             names: Names of a graph's inputs.
             inputs: Inputs that the host gives to this run, by name.
+
+        Raises:
+            InputError: One was fixed as a constant of another value.
         """
+        inputs = without_fixed(self._fixed, inputs)
         missing = [name for name in names if name not in inputs and not self._values.has(name)]
         defaults = {name: self._pef.weight(name) for name in missing if self._symbols[name].stored}
         return {**defaults, **inputs}

@@ -46,7 +46,7 @@ class Device:
     Loading reserves device memory, prepares the steps of every graph and enters the copies of weights and constants into
     the ledger; after it the device is ready to run. Use it as a context manager.
 
-    Any number of threads may use it: what one of them asks for is done in whole before the next one has its turn, and what
+    Native code executes the stages, and its crash ends this process: see ``IsolatedDevice``. Any number of threads may use it: what one of them asks for is done in whole before the next one has its turn, and what
     it returns belongs to the caller. A process that was forked from the one that made the device is refused.
     """
 
@@ -75,7 +75,7 @@ class Device:
         time_sections: bool = False,
         verify: bool = True,
         mutex: Mutex | None = None,
-        custom_ops: Sequence[str | os.PathLike[str]] = (),
+        custom_ops: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
         rdu: Rdu | None = None,
     ) -> None:
         """Load a PEF.
@@ -161,7 +161,7 @@ class Device:
     def run(
         self,
         inputs: Mapping[str, Any] | None = None,
-        outputs: Sequence[str] | None = None,
+        outputs: str | Sequence[str] | None = None,
         *,
         graph: str | None = None,
         section_ids: SectionIds = None,
@@ -181,7 +181,7 @@ class Device:
         Args:
             inputs: Values by name: arrays of the compiled dtype and shape; lists for sequences, None for an empty
                 optional. One that is left out keeps its last value; one that was never given takes the model's default.
-            outputs: Names of graph outputs to return; None for all that the run computes.
+            outputs: Names of graph outputs to return, or one; None for all that the run computes.
             graph: Name of the graph; may be left out when the PEF has one, or one for each of several sizes: the first
                 that fits the inputs is taken. They have the model's names.
             section_ids: Execute only sections and fallbacks with these ids, in this order; nested lists are flattened.

@@ -13,6 +13,7 @@ from samba_onnx.errors import InputError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Symbol
 from samba_onnx.runtime.elements import INTEGER_KINDS, Array
+from samba_onnx.safety.files import printable
 
 LOGGER: Final = logging.getLogger(__name__)
 
@@ -184,6 +185,39 @@ def check_inputs(specs: Mapping[str, InputSpec], values: Mapping[str, Any]) -> d
         expected = ", ".join(f"{name!r} {spec}" for name, spec in specs.items()) or "none"
         raise InputError(f"input {unknown!r} does not exist; the graph's inputs are: {expected}")
     return checked
+
+
+def without_fixed(fixed: Mapping[str, Array], values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what was given of the inputs that a graph still has.
+
+    Args:
+        fixed: Inputs of the model that were fixed as constants, with their values.
+        values: What the user gave. One that is fixed may be among them, as programs have it that run the
+            original, too.
+
+    Raises:
+        InputError: It has another value than it was fixed to.
+    """
+    if fixed.keys().isdisjoint(values):
+        return values
+    for name in fixed.keys() & values.keys():
+        given, constant = np.asarray(values[name]), fixed[name]
+        if given.shape != constant.shape or not np.array_equal(
+            given, constant, equal_nan=given.dtype.kind in "fc"
+        ):
+            raise InputError(
+                f"input {name!r} was fixed as a constant when the model was converted, {_brief(constant)}, and is "
+                f"given {_brief(given)}: leave it out, or convert the model for that value (--constant)"
+            )
+    return {name: value for name, value in values.items() if name not in fixed}
+
+
+def _brief(array: Array) -> str:
+    """Return the numbers of an array for a message, some of them if they are many."""
+    shown = ", ".join(printable(number, 40) for number in array.ravel()[:4].tolist())
+    if not array.shape:
+        return shown
+    return f"[{shown}{', ...' if array.size > 4 else ''}] of shape {list(array.shape)}"
 
 
 def describe(kind: str, shape: tuple[int | str | None, ...] | None) -> str:

@@ -97,8 +97,6 @@ class RunPlan:
         """
         if outputs is None:
             return self.outputs
-        if isinstance(outputs, str):
-            raise UsageError(f"outputs is the text {outputs!r}; give a list of names")
         known = self.schedule.graph.outputs
         for name in outputs:
             if name not in known:

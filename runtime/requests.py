@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Set
 from typing import Any, NamedTuple, TypeAlias
 
+from samba_onnx.facts.names import in_a_list
 from samba_onnx.runtime.reducing import GradientReduction
 from samba_onnx.runtime.selection import SectionIds, SectionTypes
 
@@ -38,7 +39,7 @@ class RunRequest(NamedTuple):
 def run_request(
     graph: str | None,
     inputs: Collection[str] | None,
-    outputs: Collection[str] | None,
+    outputs: str | Collection[str] | None,
     *,
     section_ids: SectionIds = None,
     section_types: SectionTypes = None,
@@ -60,7 +61,7 @@ def run_request(
         single: Whether every call is executed on its own.
         reduction: How gradients are combined with those of other replicas; None for one device.
     """
-    names: Any = outputs if outputs is None or isinstance(outputs, str) else tuple(outputs)
+    names = None if outputs is None else in_a_list(outputs)
     ids = None if section_ids is None else _hashable(section_ids)
     types = None if section_types is None else _hashable(section_types)
     input_names = tuple(inputs) if inputs else ()

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from samba_onnx.errors import InputError
+from samba_onnx.facts.names import in_a_list
+from samba_onnx.pef.fixed_inputs import fixed_arrays
 from samba_onnx.pef.manifest import Graph, Manifest, Symbol
-from samba_onnx.runtime.inputs import InputSpec, fits
+from samba_onnx.runtime.inputs import InputSpec, fits, without_fixed
 
 
 class SizedGraphs:
@@ -29,6 +31,7 @@ class SizedGraphs:
         self._graphs = {graph.name: graph for graph in manifest.graphs}
         self._symbols = {symbol.name: symbol for symbol in manifest.symbols}
         self._bound = manifest.bound_dimensions
+        self._fixed = fixed_arrays(manifest.fixed_inputs)
         self._is_sized = any(graph.model_names for graph in manifest.graphs)
 
     def __bool__(self) -> bool:
@@ -64,8 +67,10 @@ class SizedGraphs:
                 no graph has a size of are left to inputs that have them dynamic.
 
         Raises:
-            InputError: There is none; the message lists those that there are.
+            InputError: There is none; the message lists those that there are. Or an input was fixed as a
+                constant of another value.
         """
+        inputs = without_fixed(self._fixed, inputs)
         known = {bound.name for bound in self._bound}
         for graph in self._graphs.values():
             sizes = {one.name: one.size for one in self._bound if one.graph == graph.name}
@@ -125,11 +130,11 @@ class SizedGraph:
         """Return values that go by the model's names, by symbol; other names stay."""
         return {self._symbols.get(name, name): value for name, value in values.items()}
 
-    def symbols(self, names: Sequence[str] | None) -> Sequence[str] | None:
-        """Return the symbols of outputs that go by the model's names; what is no list stays."""
-        if names is None or isinstance(names, str):
-            return names
-        return [self._symbols.get(name, name) for name in names]
+    def symbols(self, names: str | Sequence[str] | None) -> Sequence[str] | None:
+        """Return the symbols of outputs that go by the model's names."""
+        if names is None:
+            return None
+        return [self._symbols.get(name, name) for name in in_a_list(names)]
 
     def outward(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return values that go by symbol, by the model's names."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from samba_onnx.pef import Pef, load_pef
     from samba_onnx.report import Report
     from samba_onnx.runtime.device import Device
+    from samba_onnx.runtime.isolated_device import IsolatedDevice
     from samba_onnx.sessions import SESSION as session  # noqa: N811  documented in lower case
     from samba_onnx.sessions import from_onnx
     from samba_onnx.tensor import (
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Device",
+    "IsolatedDevice",
     "Pef",
     "Report",
     "SNType",
@@ -160,6 +162,7 @@ _MODULES = (
 
 _HOMES = {
     "Device": "samba_onnx.runtime.device",
+    "IsolatedDevice": "samba_onnx.runtime.isolated_device",
     "Pef": "samba_onnx.pef",
     "Report": "samba_onnx.report",
     "SambaError": "samba_onnx.errors",

@@ -1,6 +1,6 @@
 """Judge a run of mutmut: ``python -m tests.mutation``, after ``mutmut run``, at the top of the checkout.
 
-Every mutant that no test noticed must be listed, with a reason, in ``tests/README.md``, and there
+Every mutant that no test noticed must be listed, with a reason, in ``tests/mutants.toml``, and there
 may be few of them.
 """
 
@@ -9,16 +9,17 @@ from __future__ import annotations
 import collections
 import re
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-README: Final = Path(__file__).with_name("README.md")
+LIST: Final = Path(__file__).with_name("mutants.toml")
 LARGEST_SHARE: Final = 0.05
 """Of the mutants that ran, the share that no test may notice."""
 
-_LISTED: Final = re.compile(r"^- `(?P<path>[^`]+)` `(?P<function>[^`]+)`: `(?P<change>[^`]+)`$")
+_LISTED: Final = re.compile(r"(?P<path>\S+) (?P<function>\S+): (?P<change>.+ → .*)")
 _ROW: Final = "{:44} {:>8} {:>8} {:>8} {:>9}"
 # How mutmut ends a mutant: exit codes, by what they mean here.
 _CAUGHT_BY_TYPES: Final = 37
@@ -32,7 +33,7 @@ class Mutant:
     Attributes:
         path: File of the checkout.
         function: Name of the function that was changed, without that of its class.
-        change: The lines before, an arrow, the lines after; as ``tests/README.md`` writes them.
+        change: The lines before, an arrow, the lines after; as ``tests/mutants.toml`` writes them.
     """
 
     path: str
@@ -40,17 +41,33 @@ class Mutant:
     change: str
 
     def __str__(self) -> str:
-        return f"- `{self.path}` `{self.function}`: `{self.change}`"
+        # As the list has it, so that what is printed can be put there. Literal strings of TOML take
+        # backslashes and quotation marks as they are, but no apostrophe where only one encloses them.
+        text = f"{self.path} {self.function}: {self.change}"
+        quotes = "'''" if "'" in text else "'"
+        return f"    {quotes}{text}{quotes},"
 
 
 def listed(text: str) -> set[Mutant]:
-    """Return the mutants that a page lists.
+    """Return the mutants of a list.
 
     Args:
-        text: Markdown with a line ``- `path` `function`: `before → after``` per mutant.
+        text: TOML of groups, each with the reason why no test notices its mutants, which are strings:
+            path, function, a colon, the lines before, an arrow and the lines after.
+
+    Raises:
+        ValueError: A group has no reason, or a mutant is written in another way.
     """
-    rows = (_LISTED.match(line) for line in text.splitlines())
-    return {Mutant(row["path"], row["function"], row["change"]) for row in rows if row}
+    mutants = set()
+    for group in tomllib.loads(text)["group"]:
+        if not group["reason"].strip():
+            raise ValueError(f"no reason is given why no test notices {group['mutants']}")
+        for line in group["mutants"]:
+            row = _LISTED.fullmatch(line)
+            if row is None:
+                raise ValueError(f"no mutant as `python -m tests.mutation` prints them: {line}")
+            mutants.add(Mutant(row["path"], row["function"], row["change"]))
+    return mutants
 
 
 def change_of(difference: Iterable[str]) -> str:
@@ -116,9 +133,9 @@ def main() -> int:
 
 
 def _verdict(count: collections.Counter[str], unnoticed: set[Mutant]) -> int:
-    known = listed(README.read_text(encoding="utf-8"))
+    known = listed(LIST.read_text(encoding="utf-8"))
     for mutant in sorted(unnoticed - known):
-        print(f"not listed in tests/README.md:\n{mutant}")
+        print(f"not listed in tests/{LIST.name}:\n{mutant}")
     share = count["alive"] / max(count.total(), 1)
     print(
         f"{share:.1%} of {count.total()} mutants were not noticed; at most {LARGEST_SHARE:.0%} may be"

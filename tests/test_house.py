@@ -30,6 +30,7 @@ LONG_FUNCTIONS = {
     # Commands: their options with help texts are their signature.
     "samba_onnx/cli/analyzing.py:analyze",
     "samba_onnx/cli/conversion.py:convert",
+    "samba_onnx/cli/differing.py:diff",
     "samba_onnx/cli/running.py:run",
     "samba_onnx/cli/running.py:_report",
     "samba_onnx/cli/surveying.py:survey",
@@ -47,8 +48,10 @@ LONG_FUNCTIONS = {
     "runtime/device.py:run",
     "samba_onnx/safety/sampling.py:run_sample",
     "samba_onnx/sessions/onnx_modules.py:trained_module",
+    "samba_onnx/workflows/compiler.py:analyze",
     "samba_onnx/workflows/compiler.py:convert",
     "samba_onnx/workflows/porting.py:port",
+    "samba_onnx/workflows/reference_sample.py:make_sample",
 }
 
 SHARED_NAMES: frozenset[str] = frozenset()

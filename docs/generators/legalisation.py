@@ -84,6 +84,10 @@ body does not qualify, or the target repeats none, within the same 4,096 nodes; 
 in steps and not in bodies, loops of whose bodies the target has every operator are unrolled before the rules are looked at, whatever that
 costs. Recurrent layers compute in the precision that was asked for in any case: their bodies are written in it.
 
+A Loop whose condition only counts, as tf2onnx writes Keras' recurrent layers (no trip count, `i < n` and `j < m` of counters that start from
+constants, compared as floats for older operator sets), is one of a known number of steps: it is counted, up to 65,536, before loops are looked
+at. A sequence that a loop fills and that is put together behind it is returned as one tensor where the loop stays.
+
 ## What it brings
 
 A U-Net with five reflecting Pads, two Einsums, two Resizes, an LSTM of 32 steps and a GridSample, at 3 x 32 x 32, on `sn40l`

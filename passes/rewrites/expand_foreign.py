@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import onnx_ir as ir
@@ -10,6 +10,7 @@ import onnx_ir as ir
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAINS, qualified
 from samba_onnx.passes.rewrites.expand_functions import Knows
 from samba_onnx.passes.rewrites.expand_quantization import DEQUANTIZING, QUANTIZING
+from samba_onnx.passes.rewrites.float_twins import OF_INTEGERS
 from samba_onnx.passes.rewrites.foreign import reason_of, rule_of
 from samba_onnx.passes.rewrites.foreign.drafting import (
     CannotExpandError,
@@ -21,7 +22,7 @@ from samba_onnx.passes.rewrites.foreign.registry import Rule
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.refusals import UNEXPANDED, ReasonedPass, Refusal
-from samba_onnx.passes.rewrites.rewriting import constant, replace_node
+from samba_onnx.passes.rewrites.rewriting import constant, is_operator, replace_node
 
 OLDEST = 21
 """Oldest version of the default operator set that the rules write for: axes are inputs, DequantizeLinear has blocks."""
@@ -41,6 +42,7 @@ class ExpandForeignPass(ReasonedPass):
     4. Nodes of subgraphs stay: they run on the CPU as they are.
     5. Types behind operators that onnxruntime has no kernel for are inferred from what these have become.
     6. A note says once per operator why nodes of it stay, and ``Node.meta`` says it of every one.
+    7. What takes the place of an operator of integers is marked, so that no precision rounds inside of it.
     """
 
     def __init__(self, target: Knows) -> None:
@@ -106,6 +108,10 @@ class ExpandForeignPass(ReasonedPass):
         unknown = {made.op_type for made in _computed(draft) if not self._is_known(made.op_type)}
         if unknown:
             return Refusal(f"the target lacks {', '.join(sorted(unknown))}, which it is made of")
+        # Case 7.
+        if _answers_in_integers(draft.node, outputs):
+            for made in draft.nodes:
+                made.meta[OF_INTEGERS] = True
         replace_node(draft.node, draft.nodes, outputs)
         return None
 
@@ -114,6 +120,21 @@ class ExpandForeignPass(ReasonedPass):
             return True
         needed = _EXPANDED_LATER.get(op_type)
         return needed is not None and all(self.target.knows("", name) for name in needed)
+
+
+def _answers_in_integers(node: ir.Node, outputs: Sequence[ir.Value | None]) -> bool:
+    """Tell whether all results of a node are integers: what it is made of computes these exactly then."""
+    kinds = [_type_of(old, new) for old, new in zip(node.outputs, outputs, strict=False) if new]
+    return bool(kinds) and all(kind is not None and kind.is_integer() for kind in kinds)
+
+
+def _type_of(old: ir.Value, new: ir.Value) -> ir.DataType | None:
+    """Return the type of a result, as far as it is known or what computes it now tells."""
+    producer = new.producer()
+    if old.dtype is not None or producer is None or not is_operator(producer, "QuantizeLinear"):
+        return old.dtype
+    zero = producer.inputs[2] if len(producer.inputs) > 2 else None
+    return None if zero is None else zero.dtype
 
 
 class _UnknownShape(Refusal):

@@ -16,10 +16,12 @@ from samba_onnx.passes.rewrites.rewriting import (
     is_operator,
 )
 
-__all__ = ["WHOLE", "Twins", "put_before"]
+__all__ = ["OF_INTEGERS", "WHOLE", "Twins", "put_before"]
 
 WHOLE: Final = "samba_onnx.whole"
 """Key in ``Value.meta`` of floats that hold whole numbers: the zero point that was added to them."""
+OF_INTEGERS: Final = "samba_onnx.of_integers"
+"""Key in ``Node.meta`` of nodes that took the place of an operator whose results are integers."""
 _CARRYING: Final = CHOOSING | (
     operators(exact_in_bfloat16=True)
     & (operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE) | operators(kind=Kind.OVERWRITE))

@@ -22,6 +22,7 @@ from samba_onnx.passes.rewrites.rewriting import (
     is_read_once,
     static_shape,
     substitute,
+    would_be_no_size,
 )
 
 BUDGET = 1 << 26
@@ -42,7 +43,8 @@ class FoldConstantsPass(ReasonedPass):
     3. An operator that rearranges large weights that nothing else reads becomes a lazy tensor:
        they are rearranged when they are written, one result in memory at a time. A weight with
        other readers stays single.
-    4. What would trap (integer division by zero), overflow a cast, or fail, stays a node.
+    4. What would trap (integer division by zero), overflow a cast, or fail, stays a node; and so does what
+       would be a negative size in a graph that may never be executed.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -95,6 +97,9 @@ def _fold(model: ir.Model, node: ir.Node, version: int) -> Refusal | None:
     results = evaluate(node, operands, version)
     if isinstance(results, Refusal):
         return results
+    for output, result in zip(list(node.outputs), results, strict=True):
+        if (refusal := would_be_no_size(output, result)) is not None:
+            return refusal
     weight = any(value is not None and value.meta.get(WEIGHT) for value in node.inputs)
     for output, result in zip(list(node.outputs), results, strict=True):
         if not output.uses() and not output.is_graph_output():

@@ -16,13 +16,14 @@ from samba_onnx.passes.rewrites.rewriting import (
     add_constant,
     add_integers,
     constant,
-    each_graph,
+    executed_graphs,
     folded_name,
     forward,
     integer_attribute,
     integers,
     small_array,
     static_shape,
+    would_be_no_size,
 )
 
 Element = int | str | None
@@ -45,13 +46,14 @@ class FoldShapesPass(ReasonedPass):
     3. The shape operand of a Reshape becomes a constant when it has at most one element that is
        neither known nor the input's own dimension at that place: -1 stands for it, 0 for those. A -1
        in it becomes a number where the input's dynamic dimensions all are among the sizes.
+    4. Graphs that may never be executed stay as they are: their sizes need not fit.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Fold the shape arithmetic whose elements are known."""
         tracker = _Tracker()
         modified = False
-        for graph in list(each_graph(model)):
+        for graph in list(executed_graphs(model)):
             for node in graph:
                 if node.domain != "" or not node.outputs:
                     continue
@@ -78,6 +80,8 @@ def _replace(model: ir.Model, node: ir.Node, elements: Elements) -> Refusal | No
     if not described and all(constant(value) is not None for value in node.inputs):
         return Refusal("its operands are constants, which FoldConstants folds")
     array = np.array(elements, output.dtype.numpy()).reshape(shape)
+    if (refusal := would_be_no_size(output, array)) is not None:
+        return refusal
     return forward(node, add_constant(model, folded_name(output), array))
 
 

@@ -16,6 +16,7 @@ from samba_onnx.facts.domains import (
     qualified,
 )
 from samba_onnx.passes.rewrites.foreign import rule_of
+from samba_onnx.passes.rewrites.infer_shapes import MADE_UP
 from samba_onnx.passes.rewrites.interface import Dimension, dimensions
 from samba_onnx.passes.rewrites.rewriting import SMALL
 from samba_onnx.program.dataflow import each_node, subgraphs
@@ -35,7 +36,8 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
        that onnxruntime has in earlier versions than onnx.
     2. onnxruntime sees these nodes only, in a child process; weights are declared, not read.
     3. What is known stays. Names of dimensions that the model's inputs do not have were made up by
-       onnxruntime and are dropped.
+       onnxruntime and are dropped. Those that onnx made up are unknown as well: of nodes between two such
+       operators it inferred them before the first one's result was known.
     4. An operator of any other domain is named in a note, since the emulator has to be given it, and so
        is a refusal of onnxruntime's.
     """
@@ -48,11 +50,17 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Infer."""
         self._note_unknown_operators(model)
-        region = _region(model.graph)
+        known = {
+            dim.value
+            for value in model.graph.inputs
+            for dim in value.shape or ()
+            if not isinstance(dim, int)
+        }
+        region = _region(model.graph, known)
         asked = [node for node in region if _is_foreign(node)]
         if not asked or any(node.version for node in region):
             return ir.passes.PassResult(model, modified=False)
-        writer = _Writer()
+        writer = _Writer(known)
         proto = writer.write(model.graph, region)
         try:
             types = infer_output_types(proto)
@@ -64,12 +72,6 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
                 names = ", ".join(sorted(operators))
                 self.notes.append(f"no types are known behind {names}: {error}")
             return ir.passes.PassResult(model, modified=False)
-        known = {
-            dim.value
-            for value in model.graph.inputs
-            for dim in value.shape or ()
-            if not isinstance(dim, int)
-        }
         modified = False
         for name, value in writer.wanted.items():
             if name in types:
@@ -90,14 +92,14 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
             )
 
 
-def _region(graph: ir.Graph) -> list[ir.Node]:
+def _region(graph: ir.Graph, known: Set[str | None]) -> list[ir.Node]:
     """Return the nodes that onnxruntime can be asked about, in topological order."""
     region: list[ir.Node] = []
     inside: set[ir.Value] = set()
     for node in graph:
         outputs = [value for value in node.outputs if _is_used(value)]
         if (
-            any(_is_open(value) for value in outputs)
+            any(_is_open(value, known) for value in outputs)
             and node.domain in ONNX_DOMAINS | ONNXRUNTIME_DOMAINS
             and not any(True for _ in subgraphs(node))
             and all(value is None or value in inside or _type(value) for value in node.inputs)
@@ -117,10 +119,19 @@ def _is_used(value: ir.Value) -> bool:
     return bool(value.name or value.uses() or value.is_graph_output())
 
 
-def _is_open(value: ir.Value) -> bool:
+def _is_open(value: ir.Value, known: Set[str | None]) -> bool:
     if value.type is None or not isinstance(value.type, ir.TensorType):
         return value.type is None
-    return None in (dimensions(value.shape) or (None,) * (value.shape is None))
+    shape = dimensions(value.shape)
+    return shape is None or any(_is_unknown(dim, known) for dim in shape)
+
+
+def _is_unknown(dim: Dimension, known: Set[str | None]) -> bool:
+    """Return whether nobody knows a dimension: it has no name, or one that onnx made up.
+
+    Models call dimensions of their inputs so, too, as tf2onnx does: these are known.
+    """
+    return dim is None or (isinstance(dim, str) and dim.startswith(MADE_UP) and dim not in known)
 
 
 def _type(value: ir.Value) -> ir.TypeProtocol | None:
@@ -132,7 +143,8 @@ def _type(value: ir.Value) -> ir.TypeProtocol | None:
 class _Writer:
     """Writes nodes as a model of their own; between passes names need not be unique."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Set[str | None]) -> None:
+        self._known = known
         self.wanted: dict[str, ir.Value] = {}
         """The outputs of the written model, by their names there."""
         self._names: dict[ir.Value, str] = {}
@@ -171,7 +183,7 @@ class _Writer:
         written.input.extend("" if v is None else self._name(v) for v in node.inputs)
         for value in node.outputs:
             written.output.append(self._name(value) if _is_used(value) else "")
-            if _is_used(value) and _is_open(value):
+            if _is_used(value) and _is_open(value, self._known):
                 self.wanted[self._name(value)] = value
                 proto.output.add(name=self._name(value))
             elif _is_used(value):
@@ -209,7 +221,10 @@ def _merge(
         return old
     named = [dim if isinstance(dim, int) or dim in known else None for dim in inferred]
     pairs = zip(old or (None,) * len(named), named, strict=True)
-    return tuple(after if before is None else before for before, after in pairs)
+    return tuple(
+        after if after is not None and _is_unknown(before, known) else before
+        for before, after in pairs
+    )
 
 
 def _parse(text: str) -> ir.TypeProtocol | None:

@@ -18,12 +18,14 @@ from samba_onnx.facts.precisions import (
     CONTROL,
     CONVERSION,
     CUSTOM,
+    INTEGERS,
     NO_FORM,
     NO_PRODUCT,
     Precision,
     write_precision,
 )
 from samba_onnx.facts.versions import NEWEST_OPSET
+from samba_onnx.passes.rewrites.float_twins import OF_INTEGERS
 from samba_onnx.passes.rewrites.product_biases import fold_biases
 from samba_onnx.passes.rewrites.rewriting import (
     WEIGHT,
@@ -62,6 +64,7 @@ class ReducePrecisionPass(ir.passes.InPlacePass):
     5. A product and the bias that is added to it become one operator, which rounds once.
     6. Operators of custom domains, operators with graphs inside, and operators without bfloat16 in ONNX
        compute in float32.
+    7. So does what stands for an operator whose results are integers: these are exact, whatever the precision.
     """
 
     def __init__(self, precision: Precision) -> None:
@@ -111,7 +114,7 @@ class _Choice:
         if reason is None:
             self.narrow.add(node)
             return
-        if reason in (CONVERSION, CONTROL, CUSTOM):
+        if reason in (CONVERSION, CONTROL, CUSTOM, INTEGERS):
             self._kept.update(filter(_is_wide, node.outputs))
         if reason:
             self.wide.setdefault(reason, Counter())[node.op_type] += 1
@@ -123,6 +126,9 @@ class _Choice:
         # Case 6.
         if not is_default(node.domain):
             return CUSTOM
+        # Case 7.
+        if OF_INTEGERS in node.meta:
+            return INTEGERS
         if any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
             return CONTROL
         if is_operator(node, "Cast", "CastLike") and _is_wide(node.outputs[0]):

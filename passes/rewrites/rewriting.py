@@ -26,6 +26,50 @@ def each_graph(model: ir.Model) -> Iterator[ir.Graph]:
     yield from graphs_of(model.graph)
 
 
+def executed_graphs(model: ir.Model) -> Iterator[ir.Graph]:
+    """Yield the main graph and the subgraphs that every run executes, outer graphs first.
+
+    What follows from static sizes holds there. The branches of an If, and the body of a Loop that may end before
+    its first step, can be for sizes that never come: what is made static in them may make them impossible, and
+    with them the model, which runs.
+    """
+    pending = [model.graph]
+    while pending:
+        graph = pending.pop()
+        yield graph
+        pending += [
+            inner for node in graph if not _may_be_left_out(node) for inner in subgraphs(node)
+        ]
+
+
+def _may_be_left_out(node: ir.Node) -> bool:
+    """Return whether a node decides at run time if it executes its graphs at all."""
+    if node.op_type == "If":
+        return True
+    if node.op_type != "Loop":
+        return False
+    bounds = [value for value in node.inputs[:2] if value is not None]
+    return any(array is None or not array.all() for array in map(small_array, bounds))
+
+
+def would_be_no_size(output: ir.Value, numbers: NDArray[np.generic]) -> Refusal | None:
+    """Return why a result stays computed: an inner graph that may never be executed would have a negative size.
+
+    As a constant there it makes the model invalid. Bounds of a Slice are negative, too, and stay with it; they are
+    cheap to compute.
+
+    Args:
+        output: The value that would become a constant.
+        numbers: Its content.
+    """
+    if numbers.dtype.kind != "i" or not numbers.size or numbers.min() >= 0:
+        return None
+    node = output.producer()
+    if node is None or all(use.node.graph is node.graph for use in output.uses()):
+        return None
+    return Refusal("a graph inside reads it, for which a negative number may be an impossible size")
+
+
 def count_nodes(model: ir.Model) -> int:
     """Return the number of nodes of the main graph and its subgraphs."""
     return sum(len(graph) for graph in each_graph(model))

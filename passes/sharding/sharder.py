@@ -29,7 +29,7 @@ from samba_onnx.passes.sharding.layouts import (
     even,
     indices,
 )
-from samba_onnx.passes.sharding.values import CutValues
+from samba_onnx.passes.sharding.values import CutValues, is_float
 from samba_onnx.pef.sharding import AxisSplit
 from samba_onnx.program.dataflow import each_node, implicit_inputs, name_of, subgraphs
 from samba_onnx.program.kinds import SymbolKind
@@ -81,12 +81,7 @@ class Sharder(CutValues):
             operand = node.inputs[place]
             assert operand is not None
             value = operand
-        if (
-            self.cut.mode == "batch"
-            or not self.is_open(value)
-            or value.dtype is None
-            or not value.dtype.is_floating_point()
-        ):
+        if self.cut.mode == "batch" or not self.is_open(value) or not is_float(value):
             return False
         return value.is_initializer() or name_of(value) in self._weights
 

@@ -15,10 +15,15 @@ from samba_onnx.passes.sharding.layouts import WHOLE, Shape, Sharding, local_sha
 from samba_onnx.pef.sharding import Sharded
 from samba_onnx.program.dataflow import name_of
 
-__all__ = ["CutValues"]
+__all__ = ["CutValues", "is_float"]
 
 _SMALL: Final = 1 << 20
 """Elements of constants that are read."""
+
+
+def is_float(value: ir.Value) -> bool:
+    """Return whether a value is known to be of floating-point numbers."""
+    return value.dtype is not None and value.dtype.is_floating_point()
 
 
 class CutValues:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +14,7 @@ import onnx
 
 from samba_onnx.errors import ExecutionError
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
+from samba_onnx.runtime.engine.neighbours import moved
 from samba_onnx.runtime.engine.protocol import (
     Computation,
     Engine,
@@ -24,6 +27,8 @@ from samba_onnx.runtime.engine.settings import engine_settings
 from samba_onnx.runtime.engine.unrounding import exact_form, needs_exact_form
 
 _ORIGINAL: Final = "the original model"
+_MOVES: Final = 2
+"""How many times inputs are moved: a number may stay where it is by chance."""
 
 
 def evaluate(
@@ -71,6 +76,20 @@ class OriginalModel:
     wide: HostComputation | None
     """What answers in float32; None where the model has no numbers of 16 bits and quantises nothing, where
     nobody asked for it, or where the engine cannot compute the model so."""
+    departure: str = ""
+    """Says which kernels of the engine are not used, as they are wrong on this machine; empty where all are."""
+    plain: Callable[[], OriginalModel | None] = lambda: None
+    """Prepares the same as it stands, without what an engine does for speed: sums have another order then."""
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    """Values of inputs that no caller gives, by name."""
+
+    def with_feeds(self, constants: Mapping[str, Any]) -> OriginalModel:
+        """Return the model with values for some of its inputs, which runs are not given then.
+
+        Args:
+            constants: The values by name of input.
+        """
+        return replace(self, constants=dict(constants))
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Run the model in its own types.
@@ -84,7 +103,7 @@ class OriginalModel:
         Raises:
             ExecutionError: An operator failed; names it.
         """
-        return _run(self.engine, self.computation, feeds, _ORIGINAL)
+        return _run(self.engine, self.computation, {**feeds, **self.constants}, _ORIGINAL)
 
     def run_wide(self, feeds: Mapping[str, Any]) -> dict[str, Any] | None:
         """Run the model in float32, without rounding to whole numbers.
@@ -99,10 +118,37 @@ class OriginalModel:
         if self.wide is None:
             return None
         try:
-            values = _run(self.engine, self.wide, feeds, _ORIGINAL)
+            values = _run(self.engine, self.wide, {**feeds, **self.constants}, _ORIGINAL)
         except ExecutionError:
             return None  # a kernel that float32 lacks; the model itself was run before
         return dict(zip(self.computation.outputs, values.values(), strict=True))
+
+    def run_otherwise(
+        self, feeds: Mapping[str, Any], *, wide: bool = False
+    ) -> tuple[dict[str, Any], ...]:
+        """Return answers that are as right as that of the model: how far they are apart is its own error.
+
+        1. The model is executed node by node as it stands, so that the engine adds up in another order.
+        2. Its inputs move by a unit of their last place (:func:`~samba_onnx.runtime.engine.neighbours.moved`).
+
+        Args:
+            feeds: Values by input name.
+            wide: Whether it is run in float32, without rounding to whole numbers.
+
+        Returns:
+            For each its outputs by name; fewer, where the engine fails.
+        """
+        others: list[tuple[OriginalModel, Mapping[str, Any]]] = [
+            (self, moved(feeds, seed)) for seed in range(_MOVES)
+        ]
+        plain = self.plain()
+        if plain is not None:
+            others.append((plain.with_feeds(self.constants), feeds))
+        answers = []
+        for model, given in others:
+            with contextlib.suppress(ExecutionError):
+                answers.append(model.run_wide(given) if wide else model.run(given))
+        return tuple(answer for answer in answers if answer is not None)
 
 
 def open_original(
@@ -129,18 +175,34 @@ def open_original(
         UsageError: There is no such engine, or it cannot load a library.
         ExecutionError: The engine cannot run it; names the operator and what the engine says of it.
     """
-    executor = make_engine(engine, engine_settings(threads, custom_ops=custom_ops))
+    settings = engine_settings(threads, custom_ops=custom_ops)
     source = model if isinstance(model, onnx.ModelProto) else Path(model)
-    computation = executor.open(source, _ORIGINAL)
-    return OriginalModel(executor, computation, _open_wide(executor, source) if wide else None)
+    as_it_stands = replace(settings, rewriting=Rewriting.NONE)
+
+    def plain() -> OriginalModel | None:
+        try:
+            return _opened(make_engine(engine, as_it_stands), source, wide=wide)
+        except ExecutionError:
+            return None
+
+    opened = _opened(make_engine(engine, settings), source, wide=wide)
+    return replace(opened, plain=functools.cache(plain))
 
 
-def _open_wide(engine: Engine, source: onnx.ModelProto | Path) -> HostComputation | None:
+def _opened(engine: Engine, source: onnx.ModelProto | Path, *, wide: bool) -> OriginalModel:
+    computation = engine.open(source, _ORIGINAL)
+    if not wide:
+        return OriginalModel(engine, computation, None)
     if isinstance(source, onnx.ModelProto):
         proto, folder = source, ""
     else:
         proto = onnx.load(source, load_external_data=False)
         folder = str(source.absolute().parent)
+    exact = _open_wide(engine, proto, folder)
+    return OriginalModel(engine, computation, exact, engine.departure(proto))
+
+
+def _open_wide(engine: Engine, proto: onnx.ModelProto, folder: str) -> HostComputation | None:
     wide = exact_form(proto) if needs_exact_form(proto) else None
     if wide is None:
         return None

@@ -174,6 +174,16 @@ class Engine(Protocol):
             ExecutionError: The engine cannot run it; names the operator and what it lacks.
         """
 
+    def departure(self, model: onnx.ModelProto) -> str:
+        """Say where the engine does not let its own kernels compute a model, as they are wrong on this machine.
+
+        Args:
+            model: Somebody else's model, as it is.
+
+        Returns:
+            A sentence with a count; empty where it runs the model as it is.
+        """
+
     def reason(self, error: Exception) -> str:
         """Return what went wrong in a run, as one short line that names the operator.
 

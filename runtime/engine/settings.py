@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.names import in_a_list
 from samba_onnx.runtime.engine.protocol import EngineSettings
 from samba_onnx.safety.files import printable
 
@@ -16,7 +17,7 @@ def engine_settings(
     threads: int | None,
     *,
     prepack: bool = True,
-    custom_ops: Sequence[str | os.PathLike[str]] = (),
+    custom_ops: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> EngineSettings:
     """Return an engine's settings as users give them.
 
@@ -33,26 +34,26 @@ def engine_settings(
     return EngineSettings(threads, prepack, custom_ops=library_paths(custom_ops))
 
 
-def library_paths(libraries: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+def library_paths(
+    libraries: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> tuple[str, ...]:
     """Return the paths of libraries with custom operators, as a loader wants them.
 
     A loader looks for a name without a folder elsewhere than in the working folder, so they become
     absolute; each is there once.
 
     Args:
-        libraries: Paths of shared libraries that export ``RegisterCustomOps``.
+        libraries: The path of a shared library, or several, that exports ``RegisterCustomOps``.
 
     Raises:
-        UsageError: One is no file, or a single path is given in place of a sequence.
+        UsageError: One is no file.
     """
-    if isinstance(libraries, str | os.PathLike):
-        given = printable(os.fspath(libraries))
-        raise UsageError(f"custom_ops is {given!r}: expected a list of paths, as [{given!r}]")
-    for library in libraries:
+    listed = in_a_list(libraries)
+    for library in listed:
         if not os.path.isfile(library):
             shown = printable(os.fspath(library))
             raise UsageError(
                 f"custom-ops library {shown!r} is no file: give the path of a shared library that "
                 "exports RegisterCustomOps"
             )
-    return tuple(dict.fromkeys(os.path.abspath(library) for library in libraries))
+    return tuple(dict.fromkeys(os.path.abspath(library) for library in listed))

@@ -23,8 +23,13 @@ __all__ = ["exact_form", "needs_exact_form"]
 
 _T: Final = onnx.TensorProto
 _FLOATS: Final = frozenset({_T.FLOAT, _T.DOUBLE, _T.FLOAT16, _T.BFLOAT16})
+_INTEGERS: Final = frozenset(
+    {_T.INT8, _T.UINT8, _T.INT16, _T.UINT16, _T.INT32, _T.UINT32, _T.INT64, _T.UINT64}
+)
 _CARRYING: Final = operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE) | SAME_ON_FLOATS
 """Operators of quantised numbers, or of sums of them, that mean the same on floats."""
+_PRODUCTS: Final = frozenset({"Conv", "MatMul"})
+"""Operators whose sums of products of whole numbers are whole."""
 _SCALING: Final = frozenset({"Mul"})
 """Those of them that make other numbers of whole ones."""
 _CLIPS: Final = frozenset({"Clip"})
@@ -169,7 +174,8 @@ class _Unrounding:
                 for name in node.output
                 if self._graph.types.get(name) in kinds or len(node.output) == 1
             )
-        if node.op_type in _CARRYING - _SCALING and self._whole.intersection(node.input):
+        whole = (_CARRYING - _SCALING) | _PRODUCTS
+        if node.op_type in whole and self._whole.intersection(node.input):
             others = {name for name in node.input if name} - self._whole - self._known
             if not others:
                 self._whole.update(node.output)
@@ -184,6 +190,9 @@ class _Unrounding:
             if to not in _FLOATS:
                 self._graph.floats.update(node.output)
             return True
+        if to in _FLOATS and self._graph.types.get(source) in _INTEGERS:
+            # Where its factor is a number that was whole, too, no sum of their products is cut off.
+            self._whole.update(node.output)
         self._graph.nodes.append(node)
         return False
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
+from samba_onnx.cli.constants import ConstantOption, parse_constants
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.fitting import (
     FitMultipleOption,
@@ -37,6 +38,7 @@ from samba_onnx.cli.model_choices import (
     chosen_target,
     device_choices,
     legalisation_choices,
+    refuse_constants,
     refuse_losses,
     refuse_stated_shapes,
     refuse_torch_options,
@@ -110,6 +112,7 @@ def analyze(
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
+    constant: ConstantOption = None,
     float16: Float16Option = None,
     precision: PrecisionOption = None,
     graphamp_preset: PresetOption = None,
@@ -155,6 +158,7 @@ def analyze(
     batches = spatial_mini_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
+    sizes["constants"] = parse_constants(constant)
     sizes["precision"] = chosen_precision(precision, graphamp_preset)
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
     sizes |= fusion_choices(level, optimization_rules, use_o1_default_rules)
@@ -223,6 +227,7 @@ def _planned(
     refuse_stated_shapes(
         any(sizes[name] for name in ("dims", "input_shapes", "keep_dynamic", "float16"))
     )
+    refuse_constants(sizes["constants"])
     return analyze_torch(model, activity.step, **device, **_torch_program(sizes, program))
 
 

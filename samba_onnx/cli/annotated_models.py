@@ -36,6 +36,7 @@ def write_annotated(
     keep_dynamic: bool,
     float16: str | None,
     precision: str | None,
+    constants: Any,
     legalise: str,
     no_legalise: Sequence[str],
     optimization_rules: str | None = None,
@@ -53,6 +54,7 @@ def write_annotated(
         keep_dynamic: Whether other dimensions stay dynamic.
         float16: The type in which float16 is computed.
         precision: In which types others compute.
+        constants: Inputs that are fixed as constants, with their values.
         legalise: ``auto`` or ``all``.
         no_legalise: Rules of legalisation that are not applied.
         optimization_rules: A file of fusion rules.
@@ -71,4 +73,4 @@ def write_annotated(
     fusion = FusionOptions(optimization_rules, default_rules)
     settings = chosen_settings(progress=activity.step, legalisation=rules, fusion=fusion, **choices)
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16, precision)
-    annotate(model, output, settings, options[0])
+    annotate(model, output, settings, options[0], constants)

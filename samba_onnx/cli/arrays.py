@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from samba_onnx.errors import UsageError
-from samba_onnx.runtime.inputs import InputSpec
+from samba_onnx.errors import ModelLimitError, SambaError, UsageError
+from samba_onnx.pef.fixed_inputs import FixedInput, fixed_arrays
+from samba_onnx.pef.manifest import Symbol
+from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.runtime.inputs import InputSpec, fits, without_fixed
+from samba_onnx.safety.archives import open_archive
 from samba_onnx.safety.files import atomic_output, open_regular, printable
 
 Array = npt.NDArray[Any]
@@ -24,31 +30,50 @@ MAX_JSON_BYTES = 64_000_000
 """Larger arrays belong in ``.npy``."""
 
 
-def read_inputs(texts: Sequence[str], specs: Mapping[str, InputSpec]) -> dict[str, Any]:
+def read_inputs(
+    texts: Sequence[str], specs: Mapping[str, InputSpec], fixed: Sequence[FixedInput] = ()
+) -> dict[str, Any]:
     """Read ``--input`` options.
 
     Args:
         texts: ``NAME=FILE``, or ``FILE.npz`` for all arrays in it.
         specs: What each input must look like, by name.
+        fixed: Inputs that the PEF has as constants. They need not be given, and may have no other value.
 
     Returns:
-        Arrays by input name, checked.
+        Arrays by input name, checked, without those of fixed inputs.
 
     Raises:
         UsageError: An option or file cannot be used, or an input is given twice.
-        InputError: An array does not fit its input.
+        InputError: An array does not fit its input, or is not the constant that the input was fixed to.
     """
     values: dict[str, Any] = {}
+    known = {**specs, **{one.name: InputSpec(_symbol(one)) for one in fixed}}
     for text in texts:
-        name, path = _split(text, specs)
-        arrays = _read_all(path) if name is None else {name: _read_one(path, specs[name])}
+        name, path = _split(text, known)
+        arrays = _read_all(path, known) if name is None else {name: _read_one(path, known[name])}
         for each, array in arrays.items():
-            if each not in specs:
-                raise UsageError(f"{path} holds {each!r}, which is {_no_input(specs)}")
             if each in values:
                 raise UsageError(f"--input {text}: input {each!r} is given twice")
-            values[each] = specs[each].check(_reinterpreted(array, specs[each]))
-    return values
+            values[each] = known[each].check(_reinterpreted(array, known[each]))
+    return dict(without_fixed(fixed_arrays(fixed), values))
+
+
+def _symbol(fixed: FixedInput) -> Symbol:
+    return Symbol(fixed.name, SymbolKind.INPUT, fixed.type, fixed.shape)
+
+
+def read_array(path: str) -> Array:
+    """Read the array of an ``.npy`` file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UsageError: It cannot be used.
+    """
+    with open_regular(path, what="constant", error=UsageError) as file:
+        return _read_npy(file, path)
 
 
 def read_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -75,14 +100,13 @@ def read_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
                 "or FILE.npz with arrays by input"
             )
         if suffix == ".npz":
-            arrays = _read_all(path)
-            found = {key: array.shape for key, array in arrays.items()}
+            found = _shapes(path)
             if name:
                 only = found.get(name, next(iter(found.values())) if len(found) == 1 else None)
                 found = {} if only is None else {name: only}
         else:
             with open_regular(path, what="input", error=UsageError) as file:
-                found = {name: _read_npy(file, path).shape}
+                found = {name: _npy_header(file, path).shape}
         if not found or set(found) & set(shapes):
             twice = "is given twice" if found else f"has no array {name!r}"
             raise UsageError(f"--sample-input {text}: {next(iter(found), path)!r} {twice}")
@@ -115,13 +139,12 @@ def _read_one(path: str, spec: InputSpec) -> Any:
         return _read_json(path, spec)
     if suffix == ".npy":
         with open_regular(path, what="input", error=UsageError) as file:
-            return _read_npy(file, path)
-    arrays = _read_all(path)
-    if spec.name in arrays:
-        return arrays[spec.name]
-    if len(arrays) != 1:
-        raise UsageError(f"{path} holds {', '.join(arrays) or 'nothing'}, but no {spec.name!r}")
-    return next(iter(arrays.values()))
+            return _read_npy(file, path, spec)
+    names = _shapes(path)
+    if spec.name not in names and len(names) != 1:
+        raise UsageError(f"{path} holds {', '.join(names) or 'nothing'}, but no {spec.name!r}")
+    wanted = spec.name if spec.name in names else next(iter(names))
+    return _read_all(path, {wanted: spec}, others=True)[wanted]
 
 
 def _suffix(path: str) -> str:
@@ -131,62 +154,119 @@ def _suffix(path: str) -> str:
     return suffix
 
 
-def _read_all(path: str) -> dict[str, Array]:
-    """Read every array of an ``.npz``."""
+@contextlib.contextmanager
+def _archive(path: str) -> Iterator[zipfile.ZipFile]:
+    """Open an ``.npz``; what is wrong with it is the user's to mend."""
+    name = printable(path)
     try:
         with (
             open_regular(path, what="input", error=UsageError) as file,
-            zipfile.ZipFile(file) as archive,
+            open_archive(file, name) as archive,
         ):
-            return {
-                info.filename.removesuffix(".npy"): _read_member(archive, info, path)
-                for info in archive.infolist()
-            }
+            yield archive
+    except ModelLimitError as error:
+        raise UsageError(str(error)) from None
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
-        if isinstance(error, UsageError):
+        if isinstance(error, SambaError):
             raise
-        raise UsageError(f"{printable(path)}: not a usable .npz: {error}") from None
+        raise UsageError(f"{name}: not a usable .npz: {error}") from None
 
 
-def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Array:
-    with archive.open(info) as member:
-        return _read_npy(member, f"{path}: {info.filename}", size=info.file_size)
+def _shapes(path: str) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all arrays of an ``.npz``, whose content is not read."""
+    shapes = {}
+    with _archive(path) as archive:
+        for info in archive.infolist():
+            with archive.open(info) as member:
+                header = _npy_header(member, f"{path}: {info.filename}", info.file_size)
+                shapes[info.filename.removesuffix(".npy")] = header.shape
+    return shapes
 
 
-def _read_npy(file: IO[bytes], path: str, size: int | None = None) -> Array:
+def _read_all(
+    path: str, specs: Mapping[str, InputSpec], *, others: bool = False
+) -> dict[str, Array]:
+    """Read the arrays of an ``.npz`` that inputs take.
+
+    A small file may hold any number of arrays of any size, compressed: what no input takes is not read.
+    """
+    arrays = {}
+    with _archive(path) as archive:
+        for info in archive.infolist():
+            name = info.filename.removesuffix(".npy")
+            if name in specs:
+                with archive.open(info) as member:
+                    place = f"{path}: {info.filename}"
+                    arrays[name] = _read_npy(member, place, specs[name], info.file_size)
+            elif not others:
+                raise UsageError(f"{path} holds {name!r}, which is {_no_input(specs)}")
+    return arrays
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What stands before the numbers of an array."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes the numbers take."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def _read_npy(
+    file: IO[bytes], path: str, spec: InputSpec | None = None, size: int | None = None
+) -> Array:
     """Read an array whose header is checked before memory is taken for it."""
+    header = _npy_header(file, path, size)
+    if spec is not None and spec.dtype is not None and not fits(header.shape, spec.shape):
+        # Its words, for an array of this shape that takes no memory.
+        spec.check(np.broadcast_to(np.zeros((), spec.dtype), header.shape))
     try:
-        shape, fortran, dtype = _npy_header(file)
-        if dtype.hasobject:
-            raise UsageError(f"{printable(path)}: holds Python objects, which are never unpickled")
-        content_bytes = math.prod(shape) * dtype.itemsize
+        content = (
+            np.frombuffer(_exactly(file, header.bytes), header.dtype)
+            if header.bytes
+            else np.empty(0, header.dtype)
+        )
+        return content.reshape(header.shape, order="F" if header.fortran else "C")
+    except (ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{printable(path)}: not a usable .npy array: {error}") from None
+
+
+def _npy_header(file: IO[bytes], path: str, size: int | None = None) -> _Header:
+    """Read a header; the file is at the array's first byte then.
+
+    Args:
+        file: Open at its first byte.
+        path: What it is called in messages.
+        size: Bytes of all of it; None to look.
+    """
+    try:
         if size is None:
             size = file.seek(0, io.SEEK_END)
             file.seek(0)
-            _npy_header(file)
-        if content_bytes > size:
+        version = np.lib.format.read_magic(file)
+        if version not in ((1, 0), (2, 0)):
             raise UsageError(
-                f"{printable(path)}: truncated: its header promises {content_bytes} bytes"
+                f"{printable(path)}: not a usable .npy array: version {version} of the format is not "
+                "known"
             )
-        content = (
-            np.frombuffer(_exactly(file, content_bytes), dtype)
-            if content_bytes
-            else np.empty(0, dtype)
+        read = np.lib.format.read_array_header_1_0
+        header = _Header(
+            *(read if version == (1, 0) else np.lib.format.read_array_header_2_0)(file)
         )
-        return content.reshape(shape, order="F" if fortran else "C")
     except (ValueError, TypeError, EOFError, SyntaxError, zipfile.BadZipFile) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{printable(path)}: not a usable .npy array: {error}") from None
-
-
-def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        return np.lib.format.read_array_header_1_0(file)
-    if version == (2, 0):
-        return np.lib.format.read_array_header_2_0(file)
-    raise ValueError(f"version {version} of the format is not known")
+    if header.dtype.hasobject:
+        raise UsageError(f"{printable(path)}: holds Python objects, which are never unpickled")
+    if header.bytes > size:
+        raise UsageError(f"{printable(path)}: truncated: its header promises {header.bytes} bytes")
+    return header
 
 
 def _exactly(file: IO[bytes], size: int) -> bytes:

@@ -8,6 +8,7 @@ import typer
 
 from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
 from samba_onnx.cli.checked_passes import CheckPassesOption, writing_the_guilty_part
+from samba_onnx.cli.constants import ConstantOption, parse_constants
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.fitting import AbsentFitOption, refuse_fit_of_a_pef
 from samba_onnx.cli.fusion_options import (
@@ -31,6 +32,7 @@ from samba_onnx.cli.model_choices import (
     default_destination,
     device_choices,
     legalisation_choices,
+    refuse_constants,
     refuse_libraries,
     refuse_losses,
     refuse_no_check,
@@ -132,6 +134,7 @@ def convert(
     input_shape: InputShapeOption = None,
     sample_input: SampleInputOption = None,
     keep_dynamic: KeepDynamicOption = False,
+    constant: ConstantOption = None,
     float16: Float16Option = None,
     precision: PrecisionOption = None,
     graphamp_preset: PresetOption = None,
@@ -196,6 +199,7 @@ def convert(
     batches = spatial_mini_batches(model, spatial_batches)
     dims, shapes = parse_sizes(dim), stated_shapes(input_shape, sample_input)
     sizes: dict[str, Any] = {"dims": dims, "input_shapes": shapes, "keep_dynamic": keep_dynamic}
+    sizes["constants"] = parse_constants(constant)
     sizes["precision"] = chosen_precision(precision, graphamp_preset)
     roundings = chosen_roundings(stochastic_rounding, train)
     sizes |= {"float16": float16, "legalise": legalise, "no_legalise": no_legalise or ()}
@@ -218,6 +222,7 @@ def convert(
     with Activity(quiet) as activity, writing_the_guilty_part(destination):
         if is_torch_model(model):
             refuse_stated_shapes(bool(dims or shapes or keep_dynamic or float16))
+            refuse_constants(constant)
             refuse_libraries(custom_ops)
             opened = convert_torch(
                 model,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from samba_onnx.cli.constants import ConstantOption, parse_constants
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
 from samba_onnx.cli.fusion_options import (
@@ -16,7 +17,7 @@ from samba_onnx.cli.fusion_options import (
     fusion_choices,
     torch_fusion,
 )
-from samba_onnx.cli.model_choices import chosen_target
+from samba_onnx.cli.model_choices import chosen_target, refuse_constants
 from samba_onnx.cli.options import (
     DimOption,
     InputShapeOption,
@@ -74,6 +75,7 @@ def diff(
     use_o1_default_rules: DefaultRulesOption = False,
     dim: DimOption = None,
     input_shape: InputShapeOption = None,
+    constant: ConstantOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -93,7 +95,7 @@ def diff(
     per run, or more modelled time.
     """
     refuse_overwriting(before, after, *filter(None, [optimization_rules]), outputs={"--json": json})
-    stated = {"dims": parse_sizes(dim), "input_shapes": parse_input_shapes(input_shape)}
+    stated = _stated(dim, input_shape, constant)
 
     from samba_onnx.report.comparing import difference
     from samba_onnx.report.difference_text import difference_text
@@ -113,6 +115,17 @@ def diff(
     display = Display(json, quiet, verbose)
     display.show(answer.headline, lambda rows: difference_text(answer, rows), answer)
     return EXIT_NO if answer.worse else EXIT_YES
+
+
+def _stated(
+    dim: list[str] | None, input_shape: list[str] | None, constant: list[str] | None
+) -> dict[str, Any]:
+    """Return what options say of the inputs of a model that is analyzed."""
+    return {
+        "dims": parse_sizes(dim),
+        "input_shapes": parse_input_shapes(input_shape),
+        "constants": parse_constants(constant),
+    }
 
 
 def _refuse_analysis(reports: Sequence[Report | None], options: Mapping[str, Any]) -> None:
@@ -143,12 +156,12 @@ def stored_report(side: str) -> Report | None:
     from samba_onnx.pef import load_pef
     from samba_onnx.report import Report
     from samba_onnx.report.reading import read_report
-    from samba_onnx.safety.files import open_regular, printable
+    from samba_onnx.safety.files import open_regular, printable, read_document
 
     with open_regular(side, what="file", error=UsageError) as file:
         head = file.read(2)
-        if head[:1] == b"{":
-            return read_report(head + file.read(), printable(side))
+    if head[:1] == b"{":
+        return read_report(read_document(side, what="file", error=UsageError), printable(side))
     if head != b"PK":
         return None
     with load_pef(side) as pef:
@@ -158,7 +171,11 @@ def stored_report(side: str) -> Report | None:
 def _analyzed(
     model: str, other: Report | None, options: dict[str, Any], activity: Activity
 ) -> Report:
-    """Analyze a model as the other side was converted, unless options say otherwise."""
+    """Analyze a model as the other side was converted, unless options say otherwise.
+
+    Raises:
+        UsageError: A report does not tell how the other side was converted, or options do not go together.
+    """
     from samba_onnx.report import Report
     from samba_onnx.workflows.compiler import analyze
 
@@ -171,6 +188,7 @@ def _analyzed(
     if other is not None and options["rules"] is None:
         _refuse_other_rules(other, level, target)
     if is_torch_model(model):
+        refuse_constants(options["constants"])
         rules = torch_fusion(fusion)
         manifest = analyze_torch(
             model, activity.step, target=target, level=level, fusion=rules, parallel=parallel
@@ -179,12 +197,14 @@ def _analyzed(
     dims, shapes = options["dims"], options["input_shapes"]
     if other is not None and not dims and not shapes:
         dims, shapes = _sizes(other)
+    constants = options["constants"] or (_constants(other) if other is not None else {})
     manifest = analyze(
         model,
         target=target,
         level=level,
         dims=dims,
         input_shapes=shapes,
+        constants=constants,
         parallel=parallel,
         progress=activity.step,
         **fusion,
@@ -227,3 +247,23 @@ def _sizes(report: Report) -> tuple[dict[str, Any], dict[str, Any]]:
         name: tuple(known) if len(known) > 1 else next(iter(known)) for name, known in dims.items()
     }
     return sizes, shapes
+
+
+def _constants(report: Report) -> dict[str, Any]:
+    """Return the inputs that a conversion fixed as constants, with their values.
+
+    Raises:
+        UsageError: A report shows the first numbers of one only.
+    """
+    import numpy as np
+
+    constants = {}
+    for fixed in report.fixed_inputs:
+        if fixed.value.endswith(", ...]"):
+            raise UsageError(
+                f"the other side has input {fixed.name!r} fixed as a constant of many numbers: give them, too, with "
+                f"--constant {fixed.name}=FILE.npy"
+            )
+        numbers = parse_constants([f"{fixed.name}={fixed.value}"])[fixed.name]
+        constants[fixed.name] = np.array(numbers, dtype=object).reshape(fixed.shape).tolist()
+    return constants

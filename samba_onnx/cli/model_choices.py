@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +122,22 @@ def refuse_stated_shapes(stated: bool) -> None:
         raise UsageError(
             "--dim, --input-shape, --sample-input, --keep-dynamic and --float16 are for ONNX models: "
             "sizes and types of a PyTorch model are those of its example inputs and weights"
+        )
+
+
+def refuse_constants(constants: Collection[str] | None) -> None:
+    """Refuse to fix inputs of a PyTorch model, which is exported with what its function binds.
+
+    Args:
+        constants: Inputs that are fixed; empty or None for none.
+
+    Raises:
+        UsageError: There is one.
+    """
+    if constants:
+        raise UsageError(
+            "--constant is for ONNX models: of a PyTorch model, what is no tensor among its example inputs is a "
+            "constant already, and a module around it can hold a tensor as a buffer"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samba_onnx.errors import UsageError
@@ -76,9 +75,9 @@ def read_residents(pef: Pef, path: str | None) -> dict[str, Any]:
     if not weights:
         raise UsageError(f"--weights {path}: {pef.path} has its weights inside its sections")
 
-    from samba_onnx.loading.checkpoints import by_symbol, require_all
+    from samba_onnx.loading.checkpoints import by_symbol, read_checkpoint, require_all
 
-    content = _read(path)
+    content = read_checkpoint(path)
     keys = by_symbol([symbol.name for symbol in weights], content)
     needed = [symbol.name for symbol in weights if symbol.stored is None]
     require_all(path, needed or [symbol.name for symbol in weights], keys, content)
@@ -91,16 +90,6 @@ def _loaded(manifest: Manifest) -> list[Symbol]:
     names = {move.symbol for graph in manifest.graphs for move in graph.load_transfers}
     names &= manifest.residents()
     return [s for s in manifest.symbols if s.name in names and s.kind in LOADED_KINDS]
-
-
-def _read(path: str) -> dict[str, Any]:
-    from samba_onnx.loading.checkpoints import SUFFIX, read_safetensors
-
-    if Path(path).suffix.lower() == SUFFIX:
-        return read_safetensors(path)
-    from samba_onnx.cli.torch_models import read_checkpoint
-
-    return read_checkpoint(path)
 
 
 def _states(

@@ -209,7 +209,8 @@ def _graph(pef: Pef, texts: Sequence[str], dims: Mapping[str, int]) -> Graph:
     graphs = pef.manifest.graphs
     sized = SizedGraphs(pef.manifest)
     if sized:
-        return sized.fitting(read_inputs(texts, sized.specs()), dims)
+        inputs = read_inputs(texts, sized.specs(), pef.manifest.fixed_inputs)
+        return sized.fitting(inputs, dims)
     if len(graphs) != 1:
         names = ", ".join(graph.name for graph in graphs) or "none"
         raise UsageError(f"{pef.path} has {len(graphs)} graphs ({names}); run takes a PEF with one")
@@ -264,7 +265,7 @@ def _inputs(
 
     wholes = {graph.model_name(name): pef.symbol(name).whole() for name in names}
     specs = {name: InputSpec(replace(symbol, name=name)) for name, symbol in wholes.items()}
-    arrays = read_inputs(texts, specs)
+    arrays = read_inputs(texts, specs, pef.manifest.fixed_inputs)
     persistent = {argin.name for argin in pef.manifest.argins}
     missing = {
         name: spec for name, spec in specs.items() if name not in arrays and name not in persistent

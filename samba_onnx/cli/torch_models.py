@@ -229,25 +229,6 @@ def export_trained(
     return done.written, done.kept
 
 
-def read_checkpoint(path: str) -> dict[str, Any]:
-    """Read a file of ``torch.save``; nothing but tensors is unpickled.
-
-    Args:
-        path: Path of the file.
-
-    Returns:
-        Arrays by name.
-
-    Raises:
-        UsageError: torch is not installed, or there is no ``state_dict``.
-        ModelError: The file cannot be read.
-    """
-    _require_torch()
-    from samba_onnx.workflows import porting
-
-    return porting.read_checkpoint(path)
-
-
 def _prints_elsewhere() -> AbstractContextManager[object]:
     """Keep what the user's own code prints out of the answer."""
     return contextlib.redirect_stdout(sys.stderr)

@@ -204,7 +204,7 @@ def input_arrays(pef: Any, texts: list[str] | None) -> dict[str, Any] | None:
     names = pef.manifest.graphs[0].inputs
     wholes = {name: InputSpec(pef.symbol(name).whole()) for name in names}
     specs = sizes.specs() if sizes else wholes
-    arrays = read_inputs(texts, specs)
+    arrays = read_inputs(texts, specs, pef.manifest.fixed_inputs)
     missing = [f"{name} {spec}" for name, spec in specs.items() if name not in arrays]
     if missing:
         raise UsageError(f"no value for {'; '.join(missing)}: give all inputs, or none")
@@ -257,6 +257,7 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
         engine=verification.engine,
         advice=_advice(verification),
         other_version=verification.other_version,
+        departure=verification.departure,
     )
 
 

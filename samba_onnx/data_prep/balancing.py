@@ -8,7 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from samba_onnx.data_prep.hdf5_files import CHUNK_BYTES, plane_names, sequence_count, write_errors
+from samba_onnx.data_prep.hdf5_files import (
+    CHUNK_BYTES,
+    open_for_writing,
+    plane_names,
+    sequence_count,
+)
 from samba_onnx.data_prep.libraries import library
 from samba_onnx.data_prep.token_types import Integers
 
@@ -80,7 +85,7 @@ def _rest(extras: Sequence[tuple[Path, int]]) -> Generator[Integers]:
 
 
 def _append(path: Path, sequences: Integers) -> None:
-    with write_errors(path), library("h5py").File(path, "r+") as file:
+    with open_for_writing(path, "r+") as file:
         for name, plane in zip(plane_names(file), sequences, strict=True):
             begin = len(file[name])
             file[name].resize(begin + len(plane), axis=0)
@@ -88,6 +93,6 @@ def _append(path: Path, sequences: Integers) -> None:
 
 
 def _shorten(path: Path, count: int) -> None:
-    with write_errors(path), library("h5py").File(path, "r+") as file:
+    with open_for_writing(path, "r+") as file:
         for name in plane_names(file):
             file[name].resize(count, axis=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,11 +89,9 @@ def new_sequence_file(path: Path, length: int, planes: int) -> Iterator[Sequence
     Raises:
         OutputError: It cannot be written.
     """
-    h5py = library("h5py")
     with (
         atomic_output(path) as temporary,
-        write_errors(path),
-        h5py.File(temporary.name, "w") as file,
+        open_for_writing(Path(temporary.name), "w", path) as file,
     ):
         sequences = SequenceFile(file, length, planes)
         yield sequences
@@ -100,23 +99,73 @@ def new_sequence_file(path: Path, length: int, planes: int) -> Iterator[Sequence
 
 
 @contextlib.contextmanager
-def write_errors(path: Path) -> Iterator[None]:
-    """Name the file in what HDF5 says when it cannot write, which it says in several ways.
+def open_for_writing(path: Path, mode: str, shown: Path | None = None) -> Iterator[Any]:
+    """Open an HDF5 file so that a full disk is an error, and not the end of the process.
+
+    What HDF5 could not write it tries to write again when it closes the file. Where that fails, too, it keeps
+    structures that it has freed, and the process dies of them when Python forgets the file.
 
     Args:
         path: The file.
+        mode: ``w`` or ``r+``.
+        shown: What the file is called in messages, if not so.
+
+    Yields:
+        An open ``h5py.File``.
 
     Raises:
-        OutputError: In place of an error of the system or of HDF5.
+        OutputError: It cannot be written.
+    """
+    with write_errors(shown or path):
+        # A new file is locked by whoever makes it, and by no other process; HDF5 would lock it once more.
+        locking = False if mode == "w" else None
+        file = library("h5py").File(path, mode, locking=locking)
+        try:
+            yield file
+            file.flush()  # all of it now, while it can still be told
+        except BaseException as error:
+            if isinstance(error, OSError | RuntimeError) and not isinstance(error, SambaError):
+                _give_up(file)
+            with contextlib.suppress(OSError, RuntimeError):  # what came first says more
+                file.close()
+            raise
+        file.close()
+
+
+def _give_up(file: Any) -> None:
+    """Let what HDF5 writes from now on go nowhere: the file is damaged already, and closing must not fail."""
+    with contextlib.suppress(OSError, RuntimeError, ValueError):
+        # In memory where there is such a file: the null device cannot be cut to a length, as HDF5 does it.
+        make = getattr(os, "memfd_create", None)
+        nowhere = make("damaged") if make else os.open(os.devnull, os.O_RDWR)
+        try:
+            os.dup2(nowhere, file.id.get_vfd_handle(), inheritable=False)
+        finally:
+            os.close(nowhere)
+
+
+@contextlib.contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """Name the file or folder in what libraries say when they cannot write, which they say in several ways.
+
+    HDF5 raises a RuntimeError with the number of the system's error in its text; the tokenizers library an
+    Exception of no class, with the number as Rust writes it.
+
+    Args:
+        path: The file, or the folder that something is written into.
+
+    Raises:
+        OutputError: In place of an error of the system or of a library.
     """
     try:
         yield
-    except (OSError, RuntimeError) as error:
-        if isinstance(error, SambaError):
-            raise  # one of ours, which names the file already
+    except Exception as error:
         words = str(error)
+        named = isinstance(error, OSError | RuntimeError) or "(os error " in words
+        if isinstance(error, SambaError) or not named:
+            raise  # one of ours, which names the file already; or none of writing
         full = "space left" in words or "errno = 28" in words
-        cause = "no space left on the disk" if full else words
+        cause = "no space left on the disk" if full else " ".join(words.split())
         raise OutputError(f"{path}: cannot write: {cause}", path=path) from error
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 
+from samba_onnx.data_prep.splitting import input_blocks
 from samba_onnx.errors import DataError
 
 
@@ -22,11 +23,12 @@ def located(error: DataError, files: Sequence[Path]) -> DataError:
     if error.path is None or error.line is None:
         return error
     with open(error.path, "rb") as split:
-        line = next(islice(split, error.line - 1, None), b"").rstrip(b"\r\n")
+        line = next(itertools.islice(split, error.line - 1, None), b"").rstrip(b"\n")
     for path in files:
-        with open(path, "rb") as file:
-            for number, candidate in enumerate(file, 1):
-                if candidate.rstrip(b"\r\n") == line:
-                    reason = str(error).removeprefix(f"{error.path}:{error.line}: ")
-                    return DataError(f"{path}:{number}: {reason}", path=path, line=number)
+        # By the same rules for the ends of lines as those by which they were shared out.
+        lines = itertools.chain.from_iterable(map(bytes.splitlines, input_blocks([path])))
+        for number, candidate in enumerate(lines, 1):
+            if candidate == line:
+                reason = str(error).removeprefix(f"{error.path}:{error.line}: ")
+                return DataError(f"{path}:{number}: {reason}", path=path, line=number)
     return error

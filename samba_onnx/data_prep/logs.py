@@ -24,7 +24,7 @@ def log_to(path: Path) -> Iterator[None]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(path, encoding="utf-8")
+        handler = _FileHandler(path, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{path}: cannot write the log: {error.strerror}", path=path) from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -41,4 +41,12 @@ def log_to(path: Path) -> Iterator[None]:
         LOGGER.removeHandler(handler)
         LOGGER.setLevel(level)
         LOGGER.propagate = propagates
-        handler.close()
+        with contextlib.suppress(OSError):  # what it could not write it cannot write now
+            handler.close()
+
+
+class _FileHandler(logging.FileHandler):
+    """Keeps silent of what it cannot write: a full disk ends the run itself, in words."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  logging calls it so
+        """Print no traceback."""

@@ -50,6 +50,14 @@ class Metrics:
         """Tokens that were written, padding included."""
         return self.prompt_tokens + self.completion_tokens + self.padding_tokens
 
+    def described(self) -> dict[str, int]:
+        """Return the counts that the metadata of a dataset has, by their names there."""
+        names = (
+            "input_tokens", "output_tokens", "prompt_tokens", "completion_tokens", "padding_tokens", "sequences", "articles",
+            "tokens_dropped_from_packing", "tokens_dropped_from_all_prompt",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
     def rows(self) -> list[tuple[str, str]]:
         """Return what a table shows: names with figures in words."""
         useful = self.prompt_tokens + self.completion_tokens

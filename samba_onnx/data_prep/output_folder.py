@@ -109,8 +109,11 @@ class OutputFolder:
 
     def remove_temporary(self) -> None:
         """Remove what processes have left that were killed while they wrote, in folders as well."""
-        for item in self.path.rglob(".*.tmp"):
-            item.unlink(missing_ok=True)
+        for item in list(self.path.rglob(".*.tmp")):
+            if item.is_dir() and not item.is_symlink():
+                shutil.rmtree(item, ignore_errors=True)
+            else:
+                item.unlink(missing_ok=True)
 
     def clear(self, files: Sequence[Path], log: Path | None = None) -> None:
         """Remove what an earlier run has left, and nothing else.
@@ -141,14 +144,14 @@ class OutputFolder:
 
 
 def _is_own(item: Path) -> bool:
-    if item.is_dir() and not item.is_symlink():
-        return item.name in _OWN_FOLDERS
     temporary = item.name.startswith(".") and item.name.endswith(".tmp")
+    if item.is_dir() and not item.is_symlink():
+        return item.name in _OWN_FOLDERS or temporary
     return item.name in _OWN_FILES or bool(_OWN_DATASETS.fullmatch(item.name)) or temporary
 
 
 def write_yaml(path: Path, content: dict[str, Any]) -> None:
-    """Write a mapping as YAML, in whole or not at all.
+    """Write a mapping as YAML, in whole or not at all; sorted by name, as the documented tool has it.
 
     Args:
         path: The file.
@@ -158,7 +161,7 @@ def write_yaml(path: Path, content: dict[str, Any]) -> None:
         OutputError: It cannot be written.
     """
     with atomic_output(path) as file:
-        file.write(library("yaml").safe_dump(content, sort_keys=False).encode())
+        file.write(library("yaml").safe_dump(content).encode())
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -15,7 +15,7 @@ from samba_onnx.data_prep.balancing import balance
 from samba_onnx.data_prep.chat import require_chat_template
 from samba_onnx.data_prep.engines import Job, make_engine
 from samba_onnx.data_prep.file_preparation import FileResult, FileTask
-from samba_onnx.data_prep.hdf5_files import sha256_of
+from samba_onnx.data_prep.hdf5_files import sha256_of, write_errors
 from samba_onnx.data_prep.locating import located
 from samba_onnx.data_prep.logs import LOGGER, log_to
 from samba_onnx.data_prep.metrics import Metrics, metrics_text
@@ -88,7 +88,7 @@ def pipeline(
     counts = split_counts(options.splits, sum(path.stat().st_size for path in files))
     require_lines(files, counts.total)
     run = _Run(files, folder, counts, options, reporter or Silence())
-    with folder.locked():
+    with folder.locked(), write_errors(folder.path):
         return run.run(tokenizer, config)
 
 
@@ -304,6 +304,12 @@ class _Run:
             "number_of_test_files": self._counts.test,
             "max_batch_size_train": smallest["train"],
             "max_batch_size_dev": smallest["dev"],
+            **{
+                f"{kind}_{name}": count
+                for kind, figures in metrics.items()
+                if figures.articles
+                for name, count in figures.described().items()
+            },
         }
         self._write_beside(metadata)
         return DatasetResult(str(self._folder.path), metrics, metadata)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from samba_onnx.data_prep.chat import require_chat_template
 from samba_onnx.data_prep.file_preparation import FileTask, prepare_file
+from samba_onnx.data_prep.hdf5_files import write_errors
 from samba_onnx.data_prep.logs import LOGGER, log_to
 from samba_onnx.data_prep.metrics import Metrics, metrics_text
 from samba_onnx.data_prep.options import PreparationOptions
@@ -17,6 +17,7 @@ from samba_onnx.data_prep.reporting import Reporter, Silence
 from samba_onnx.data_prep.runs import line_warnings
 from samba_onnx.data_prep.tokenizer_record import describe_tokenizer, save_tokenizer
 from samba_onnx.errors import UsageError
+from samba_onnx.safety.leftovers import temporary_folder
 from samba_onnx.version import __version__
 
 
@@ -78,7 +79,10 @@ def _prepare(
     task: FileTask, tokenizer: Any, options: PreparationOptions, reporter: Reporter
 ) -> SingleFileResult:
     """Prepare the file, and log what became of it."""
-    with tempfile.TemporaryDirectory(prefix="samba-tokenizer-") as parent:
+    with (
+        write_errors(task.target),
+        temporary_folder("tokenizer") as parent,
+    ):
         # Chat templates are read from here, and tokenizers that are more than a library's.
         folder = Path(parent) / "tokenizer"
         save_tokenizer(tokenizer, None, folder)

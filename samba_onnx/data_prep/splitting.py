@@ -111,13 +111,16 @@ def require_lines(files: Sequence[Path], count: int) -> None:
 def input_blocks(files: Sequence[Path]) -> Iterator[bytes]:
     """Yield files, one after the other, in pieces of whole lines, of about ``BLOCK_BYTES`` each.
 
-    The last line of a file gets the line feed that it may lack, unless nothing follows it.
+    The last line of a file gets the line feed that it may lack, unless nothing follows it. Carriage returns
+    become line feeds, and so do those before one with it: lines end as in Python's text files.
 
     Args:
         files: The files.
     """
     for place, path in enumerate(files):
         for block in read_blocks(path, BLOCK_BYTES):
+            if b"\r" in block:
+                block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             complete = block.endswith(b"\n") or place == len(files) - 1
             yield block if complete else block + b"\n"
 
@@ -136,18 +139,11 @@ def split_in_turn(files: Sequence[Path], targets: Sequence[Path], reporter: Repo
     count, first = len(targets), 0
     with open_all(targets) as outputs:
         for block in input_blocks(files):
-            lines = block.splitlines(keepends=True) if b"\r" not in block else _lines(block)
+            lines = block.splitlines(keepends=True)
             for place in range(min(count, len(lines))):
                 outputs[(first + place) % count].write(b"".join(lines[place::count]))
             first = (first + len(lines)) % count
             reporter.advance(len(block), len(lines))
-
-
-def _lines(block: bytes) -> list[bytes]:
-    """Return lines that end with a line feed alone: a carriage return is part of one."""
-    lines = [line + b"\n" for line in block.split(b"\n")]
-    last = lines.pop().removesuffix(b"\n")
-    return [*lines, last] if last else lines
 
 
 @contextlib.contextmanager

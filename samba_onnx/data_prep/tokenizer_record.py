@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from samba_onnx.data_prep.hdf5_files import write_errors
 from samba_onnx.data_prep.libraries import library
 from samba_onnx.errors import UsageError
 
@@ -107,18 +109,28 @@ def _json(text: str) -> Any:
 
 
 def save_tokenizer(tokenizer: Any, config: Any, folder: Path) -> None:
-    """Write a copy of a tokenizer, with ``config.json`` of its model.
+    """Write a copy of a tokenizer, with ``config.json`` of its model; in whole or not at all.
 
     Args:
         tokenizer: A tokenizer of transformers.
         config: The configuration of its model, or None.
         folder: Where; what it holds is replaced.
+
+    Raises:
+        OutputError: It cannot be written; there is none then.
     """
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    tokenizer.save_pretrained(folder)
-    if config is not None:
-        config.to_json_file(folder / "config.json")
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with write_errors(folder):
+            temporary.mkdir(parents=True)
+            tokenizer.save_pretrained(temporary)
+            if config is not None:
+                config.to_json_file(temporary / "config.json")
+            shutil.rmtree(folder, ignore_errors=True)
+            temporary.rename(folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
 
 
 def describe_tokenizer(tokenizer: Any, config: Any, folder: str) -> TokenizerRecord:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 __all__ = [
     "BEFORE",
@@ -23,6 +24,7 @@ __all__ = [
     "before_name",
     "free_name",
     "gradient_name",
+    "in_a_list",
     "joined",
     "root_name",
     "symbol_name",
@@ -58,6 +60,23 @@ WIDE: Final = f"{SEPARATOR}float32"
 """Ends the name of a value before it is rounded at random."""
 LOSSES: Final = "losses"
 """Key of a program's metadata: names of the outputs that training starts from, as a JSON list."""
+
+
+_Name = TypeVar("_Name", bound="str | os.PathLike[str]")
+
+
+def in_a_list(names: _Name | Iterable[_Name]) -> tuple[_Name, ...]:
+    """Return names of which there may be one or several, as options of the command line may be given once or more.
+
+    A text is a sequence of letters to Python: without this, one name would be taken for as many as it has
+    letters, or be searched for others that are a part of it.
+
+    Args:
+        names: One, or several.
+    """
+    if isinstance(names, str | os.PathLike):
+        return (names,)
+    return tuple(names)
 
 
 def joined(*parts: str) -> str:

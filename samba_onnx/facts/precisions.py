@@ -15,6 +15,7 @@ __all__ = [
     "CONTROL",
     "CONVERSION",
     "CUSTOM",
+    "INTEGERS",
     "NO_FORM",
     "NO_PRODUCT",
     "PRECISION",
@@ -38,6 +39,7 @@ CONVERSION: Final = "conversions by the model"
 CONTROL: Final = "graphs inside of them"
 CUSTOM: Final = "their custom domain"
 NO_FORM: Final = "no form in bfloat16 in ONNX"
+INTEGERS: Final = "results that are integers"
 NO_PRODUCT: Final = "no matrix product in them"
 STATISTICS: Final = "running statistics"
 SWITCHED_OFF: Final = "disable_graphamp"

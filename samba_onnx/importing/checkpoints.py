@@ -6,26 +6,22 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import onnx_ir as ir
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from samba_onnx.errors import ModelFileError, UsageError
+from samba_onnx.errors import UsageError
 from samba_onnx.importing.module import attribute_name
 from samba_onnx.importing.original import Original, named_tensors
-from samba_onnx.importing.values import Array, to_numpy
+from samba_onnx.importing.values import Array
 from samba_onnx.importing.writing import write_model
 from samba_onnx.loading import load_model
-from samba_onnx.loading.checkpoints import SUFFIX, read_safetensors
-from samba_onnx.safety.files import open_regular, printable
+from samba_onnx.loading.checkpoints import read_checkpoint
+from samba_onnx.safety.files import printable
 from samba_onnx.tensor.dtypes import FLOATING
 
-__all__ = ["Trained", "export_trained", "read_checkpoint"]
+__all__ = ["Trained", "export_trained"]
 
-_INNER = ("model", "state_dict", "model_state_dict", "module")
-"""Under these keys programs put the ``state_dict`` of the model, beside that of the optimizer."""
 _ROOT = "onnxmodule__"
 _COUNTER = "num_batches_tracked"
 """A buffer of torch's batch normalisation that no ONNX model has."""
@@ -50,7 +46,7 @@ def export_trained(
 
     Args:
         model: Path of the ONNX model.
-        checkpoint: A ``state_dict``, as of :func:`read_checkpoint`: of what ``samba.from_onnx``
+        checkpoint: A ``state_dict``, as of :func:`~samba_onnx.loading.checkpoints.read_checkpoint`: of what ``samba.from_onnx``
             returned, or of any module with the names of the initializers.
         output: Where to write the model; weights beside it if they were so in the original.
 
@@ -72,48 +68,6 @@ def export_trained(
     return Trained(
         tuple(name for name in weights if name in arrays),
         tuple(name for name in weights if name not in arrays),
-    )
-
-
-def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """Read the tensors of a checkpoint; nothing but tensors is ever unpickled.
-
-    Args:
-        path: A safetensors file, or a file of ``torch.save``: a ``state_dict``, or a dict that has
-            one under ``model`` or ``state_dict``.
-
-    Raises:
-        ModelFileError: The file cannot be read, or holds other objects.
-        UsageError: There is no ``state_dict`` in it.
-    """
-    if Path(path).suffix.lower() == SUFFIX:
-        return read_safetensors(path)
-    with open_regular(path, what="checkpoint", error=ModelFileError) as file:
-        try:
-            content = torch.load(file, map_location="cpu", weights_only=True)
-        except MemoryError:
-            raise
-        except Exception:  # torch has no class for what its files can be
-            raise ModelFileError(
-                f"{printable(path)}: is no file of torch.save that holds tensors alone, and other "
-                "objects are never unpickled; save model.state_dict() with torch.save, or as "
-                "safetensors"
-            ) from None
-    return {key: to_numpy(tensor) for key, tensor in _state_dict(content, str(path)).items()}
-
-
-def _state_dict(content: Any, path: str) -> dict[str, Tensor]:
-    inner = [content]
-    if isinstance(content, Mapping):
-        inner += [content[key] for key in _INNER if isinstance(content.get(key), Mapping)]
-    for candidate in reversed(inner):
-        if isinstance(candidate, Mapping):
-            tensors = {str(k): v for k, v in candidate.items() if isinstance(v, Tensor)}
-            if tensors:
-                return tensors
-    raise UsageError(
-        f"{printable(path)} holds no state_dict: save model.state_dict(), alone or in a dict under "
-        "'model'"
     )
 
 

@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import ModelError
+from samba_onnx.facts.names import in_a_list
 from samba_onnx.facts.versions import OPSET
 from samba_onnx.importing.instructions import CONTROL
 from samba_onnx.importing.operators.registry import find
@@ -107,7 +108,7 @@ def prepare(
 
     Args:
         source: A path or a model in memory.
-        weights: Names of what shall be trained; None chooses.
+        weights: The name of what shall be trained, or several; None chooses.
 
     Raises:
         ModelError: The model cannot be loaded, or not be brought to a known operator set.
@@ -117,7 +118,8 @@ def prepare(
     _drop_defaults(model)
     own = len(model.graph.inputs)
     original = {name: value.const_value for name, value in model.graph.initializers.items()}
-    lift = LiftWeightsPass(original.keys(), weights)
+    named = None if weights is None else in_a_list(weights)
+    lift = LiftWeightsPass(original.keys(), named)
     passes = run_training_pipeline(model, _Table(), lift)
     used = _used(model)
     read = {value: tensor for value, tensor in lift.lifted.items() if value in used}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_TARGET
+from samba_onnx.facts.names import in_a_list
 from samba_onnx.lint.context import LintContext
 from samba_onnx.lint.forward_checks import FORWARD_CHECKS
 from samba_onnx.lint.input_checks import INPUT_CHECKS
@@ -37,8 +38,8 @@ def lint(paths: Sequence[str], target: str = DEFAULT_TARGET) -> tuple[Finding, .
     """Say what in a program will hurt on an RDU.
 
     Args:
-        paths: Python files, and folders whose Python files are all taken. Together they are one
-            program: what one file converts, another one may compile.
+        paths: A Python file, or a folder whose Python files are all taken, or several. Together they
+            are one program: what one file converts, another one may compile.
         target: The device: a built-in target, or a TOML file.
 
     Returns:
@@ -112,7 +113,7 @@ def python_files(paths: Sequence[str]) -> Iterator[str]:
         UsageError: A folder has no Python file.
     """
     seen: set[str] = set()
-    for path in paths:
+    for path in in_a_list(paths):
         for file in _files_below(path) if os.path.isdir(path) else [path]:
             place = os.path.realpath(file)
             if place not in seen:

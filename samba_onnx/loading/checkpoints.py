@@ -1,23 +1,51 @@
-"""Weights in files of their own: what safetensors files hold, and whose weights these are."""
+"""Weights in files of their own: what safetensors files and those of ``torch.save`` hold, and whose weights these are."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+import struct
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any, Final
 
-import numpy as np
 import numpy.typing as npt
-import safetensors
 
 from samba_onnx.errors import ModelFileError, UsageError
 from samba_onnx.facts.dtypes import SAFETENSORS_TYPES
 from samba_onnx.facts.names import SEPARATOR
-from samba_onnx.safety.files import open_regular, printable
+from samba_onnx.pef.weights import HEADER_LIMIT, StoredTensor, shape_is_fixed, tensor_array
+from samba_onnx.safety.files import mapped, open_regular, printable
+from samba_onnx.safety.torch_files import read_torch_file
 
 Array = npt.NDArray[Any]
 
-SUFFIX = ".safetensors"
+__all__ = ["SUFFIX", "by_symbol", "read_checkpoint", "read_safetensors", "require_all"]
+
+SUFFIX: Final = ".safetensors"
+_LENGTH: Final = struct.Struct("<Q")
+"""What a file begins with: how many bytes the header after it has."""
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """Read the tensors of a checkpoint; nothing is unpickled, and no weight is read before it is used.
+
+    Args:
+        path: A safetensors file, or a file of ``torch.save``: a ``state_dict``, or a dict that has
+            one under ``model`` or ``state_dict``.
+
+    Returns:
+        Read-only arrays by name, mapped from the file.
+
+    Raises:
+        ModelFileError: The file cannot be read, or is none of either kind.
+        ModelLimitError: It is compressed.
+        UsageError: There is no ``state_dict`` in it.
+    """
+    if Path(path).suffix.lower() == SUFFIX:
+        return read_safetensors(path)
+    return read_torch_file(path)
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
@@ -27,26 +55,76 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
         path: Path of the safetensors file.
 
     Returns:
-        Arrays by name; bfloat16 and the smaller floats are those of ml_dtypes.
+        Read-only arrays by name, mapped from the file; bfloat16 and the smaller floats are those of
+        ml_dtypes.
 
     Raises:
         ModelFileError: The file cannot be read, is none of the kind, or holds a type without a
             counterpart.
     """
     with open_regular(path, what="checkpoint", error=ModelFileError) as file:
-        content = file.read()
+        content = mapped(file)
     try:
-        entries = safetensors.deserialize(content)  # type: ignore[no-untyped-call]
-        return {name: _array(entry) for name, entry in entries}
-    except (safetensors.SafetensorError, ValueError, KeyError) as error:
-        raise ModelFileError(f"{printable(path)}: is no safetensors file: {error}") from None
+        # Not the library's reader, which takes all of the file into memory, or opens a path again.
+        return {each.name: tensor_array(content, each) for each in _listed(content)}
+    except (
+        struct.error,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as error:
+        raise ModelFileError(
+            f"{printable(path)}: is no safetensors file: {printable(error, 300)}", path=path
+        ) from None
 
 
-def _array(entry: Mapping[str, Any]) -> Array:
+def _listed(content: memoryview) -> list[StoredTensor]:
+    """Return what the header of a safetensors file lists, by the rules of the format.
+
+    Raises:
+        ValueError: A rule is broken: the file is exactly a header and tensors without holes.
+    """
+    (length,) = _LENGTH.unpack_from(content)
+    start = _LENGTH.size + length
+    if length > HEADER_LIMIT or start > len(content):
+        raise ValueError(f"a header of {length} bytes in a file of {len(content)}")
+    header = json.loads(
+        bytes(content[_LENGTH.size : start]).decode(), object_pairs_hook=_without_repetitions
+    )
+    header.pop("__metadata__", None)
+    tensors = [_entry(name, entry, start) for name, entry in header.items()]
+    tensors.sort(key=lambda each: (each.offset, each.bytes))
+    position = start
+    for tensor in tensors:
+        if tensor.offset != position:
+            raise ValueError(f"{tensor.name!r} begins at byte {tensor.offset}, not {position}")
+        position += tensor.bytes
+    if position != len(content):
+        raise ValueError(f"its tensors end at byte {position} of {len(content)}")
+    return tensors
+
+
+def _entry(name: str, entry: dict[str, Any], start: int) -> StoredTensor:
     element = SAFETENSORS_TYPES.get(str(entry["dtype"]))
     if element is None:
         raise ValueError(f"type {entry['dtype']} has no counterpart here")
-    return np.frombuffer(bytes(entry["data"]), element.numpy).reshape(entry["shape"])
+    shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
+    if not (shape_is_fixed(shape) and shape_is_fixed((begin, end)) and begin <= end):
+        raise ValueError(f"{name!r}: shape or place is damaged")
+    if math.prod(shape) * element.bits != (end - begin) * 8:
+        raise ValueError(
+            f"{name!r}: {element.text} {list(shape)} does not take {end - begin} bytes"
+        )
+    return StoredTensor(name, element.text, shape, start + begin, end - begin)
+
+
+def _without_repetitions(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        raise ValueError("a name occurs twice in its header")
+    return content
 
 
 def by_symbol(names: Collection[str], keys: Iterable[str]) -> dict[str, str]:

@@ -316,5 +316,17 @@ def _check_figures(manifest: Manifest) -> None:
     for bound in manifest.bound_dimensions:
         _known("bound dimension", bound.name, "graph", (bound.graph,), graphs)
         _not_negative(f"bound dimension {bound.name}", size=bound.size)
+    _check_fixed_inputs(manifest)
     for operator, count in manifest.experimental.items():
         _not_negative(f"experimental operator {operator}", nodes=count)
+
+
+def _check_fixed_inputs(manifest: Manifest) -> None:
+    """Check that constants in the place of inputs have a value, and that no run is given another one."""
+    _unique("fixed input", (fixed.name for fixed in manifest.fixed_inputs))
+    taken = {graph.model_name(name) for graph in manifest.graphs for name in graph.inputs}
+    for fixed in manifest.fixed_inputs:
+        if fixed.name in taken:
+            _refuse(f"input {printable(fixed.name)} of a graph is fixed as a constant, too")
+        if problem := fixed.problem():
+            _refuse(f"fixed input {printable(fixed.name)} {printable(problem)}")

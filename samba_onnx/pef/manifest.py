@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from samba_onnx.pef.changes import Bound, Change
 from samba_onnx.pef.decoding import MAY_BE_MISSING
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
+from samba_onnx.pef.fixed_inputs import FixedInput
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.original_files import OriginalFile
 from samba_onnx.pef.rewriting import FusionRuleSummary, LegalisedRule, PassSummary
@@ -331,6 +332,8 @@ class Manifest:
     """Dimensions that have no size."""
     bound_dimensions: tuple[BoundDimension, ...] = ()
     """Dimensions that are dynamic in the model, and have a size here."""
+    fixed_inputs: tuple[FixedInput, ...] = field(default=(), metadata=MAY_BE_MISSING)
+    """Inputs of the model that are constants here: no graph has them, and the original is given their values."""
     experimental: dict[str, int] = field(default_factory=dict)
     """Nodes placed on the RDU whose support the vendor calls experimental, or that is observed or
     assumed rather than documented, by ``operator: evidence``."""

@@ -86,11 +86,10 @@ def check_transfers(
             seen.add((transfer.symbol, transfer.direction))
     for transfer in graph.load_transfers:
         _check_load_transfer(graph, transfer, symbols[transfer.symbol])
+    places = _Places(graph, stages)
     for transfer in graph.run_transfers:
         is_resident = transfer.symbol in residents
-        if transfer.symbol in argins or not _has_reason(
-            graph, transfer, stages, is_resident=is_resident
-        ):
+        if transfer.symbol in argins or not places.explain(transfer, is_resident=is_resident):
             _refuse(
                 graph,
                 f"the transfer of {transfer.symbol} with cause {transfer.cause.value}, "
@@ -123,26 +122,36 @@ def _check_load_transfer(graph: Graph, transfer: Transfer, symbol: Symbol) -> No
         _refuse(graph, f"the transfer of {transfer.symbol} is none made by loading")
 
 
-def _has_reason(graph: Graph, transfer: Transfer, stages: Stages, *, is_resident: bool) -> bool:
-    """Return whether the call that a transfer names explains it."""
-    if transfer.call is None or not 0 <= transfer.call < len(graph.calls):
+class _Places:
+    """Where a graph and its stages read and write, as sets: of a Split there may be ten thousand outputs."""
+
+    def __init__(self, graph: Graph, stages: Stages) -> None:
+        self._calls = [stages[call.stage] for call in graph.calls]
+        ids = {call.stage for call in graph.calls}
+        self._reads = {each: frozenset(stages[each].inputs) for each in ids}
+        self._writes = {each: frozenset(stages[each].outputs) for each in ids}
+        self._inputs, self._outputs = frozenset(graph.inputs), frozenset(graph.outputs)
+
+    def explain(self, transfer: Transfer, *, is_resident: bool) -> bool:
+        """Return whether the call that a transfer names explains it."""
+        if transfer.call is None or not 0 <= transfer.call < len(self._calls):
+            return False
+        stage, symbol = self._calls[transfer.call], transfer.symbol
+        on_rdu = isinstance(stage, Section)
+        reads, writes = symbol in self._reads[stage.id], symbol in self._writes[stage.id]
+        match transfer.cause, transfer.direction:
+            case Cause.INPUT, Direction.HOST_TO_RDU:
+                return on_rdu and reads and symbol in self._inputs
+            case Cause.COLLECTIVE, Direction.RDU_TO_RDU:
+                return on_rdu and writes
+            case Cause.OUTPUT, Direction.RDU_TO_HOST:
+                return on_rdu and writes and symbol in self._outputs
+            case Cause.FALLBACK, Direction.HOST_TO_RDU:
+                copied_back = not on_rdu and writes and is_resident
+                return (on_rdu and reads and symbol not in self._inputs) or copied_back
+            case Cause.FALLBACK, Direction.RDU_TO_HOST:
+                return not on_rdu and reads
         return False
-    stage = stages[graph.calls[transfer.call].stage]
-    on_rdu = isinstance(stage, Section)
-    reads, writes = transfer.symbol in stage.inputs, transfer.symbol in stage.outputs
-    match transfer.cause, transfer.direction:
-        case Cause.INPUT, Direction.HOST_TO_RDU:
-            return on_rdu and reads and transfer.symbol in graph.inputs
-        case Cause.COLLECTIVE, Direction.RDU_TO_RDU:
-            return on_rdu and writes
-        case Cause.OUTPUT, Direction.RDU_TO_HOST:
-            return on_rdu and writes and transfer.symbol in graph.outputs
-        case Cause.FALLBACK, Direction.HOST_TO_RDU:
-            copied_back = not on_rdu and writes and is_resident
-            return (on_rdu and reads and transfer.symbol not in graph.inputs) or copied_back
-        case Cause.FALLBACK, Direction.RDU_TO_HOST:
-            return not on_rdu and reads
-    return False
 
 
 def check_boundaries(graph: Graph, stages: Stages, symbols: Symbols) -> None:

@@ -41,10 +41,13 @@ def graphs_of(graph: ir.Graph) -> Iterator[ir.Graph]:
     Yields:
         Graphs, each before those that its nodes carry.
     """
-    yield graph
-    for node in [node for node in graph if _carries_graphs(node)]:
-        for inner in subgraphs(node):
-            yield from graphs_of(inner)
+    # No recursion: each of nested generators would pass on all that those inside it yield.
+    pending = [graph]
+    while pending:
+        outer = pending.pop()
+        yield outer
+        inner = [each for node in outer if _carries_graphs(node) for each in subgraphs(node)]
+        pending += reversed(inner)
 
 
 def each_node(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
@@ -58,11 +61,16 @@ def each_node(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
     Yields:
         Nodes in order, each before those that it carries.
     """
-    for node in graph:
-        yield node
-        if _carries_graphs(node):
-            for inner in subgraphs(node):
-                yield from each_node(inner)
+    # No recursion, as in graphs_of; what is changed while it is looked through is seen as it is then.
+    pending = [iter(graph)]
+    while pending:
+        for node in pending[-1]:
+            yield node
+            if _carries_graphs(node):
+                pending += reversed([iter(inner) for inner in subgraphs(node)])
+                break
+        else:
+            pending.pop()
 
 
 def _carries_graphs(node: ir.Node) -> bool:

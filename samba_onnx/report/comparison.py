@@ -64,5 +64,8 @@ class VerificationReport:
     other_version: str = ""
     """Says that the model is another version of the one that the PEF was converted from, with the first digits
     of both SHA-256; empty where it is the same, and where the PEF does not know."""
+    departure: str = ""
+    """Says which kernels of the engine were not used for the original, as they are wrong on this machine, and for
+    how many operators; empty where all were."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""

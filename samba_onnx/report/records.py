@@ -266,6 +266,20 @@ class BoundDimensionReport:
 
 
 @record
+class FixedInputReport:
+    """An input of the model that was fixed as a constant."""
+
+    name: str
+    """Its name in the model."""
+    type: str
+    """ONNX's text form, as ``tensor(int64)``."""
+    shape: tuple[int, ...]
+    """Sizes of the constant."""
+    value: str
+    """The number, or the first numbers of many."""
+
+
+@record
 class UndocumentedSupport:
     """Nodes placed on the RDU although the vendor does not document plain support for them."""
 

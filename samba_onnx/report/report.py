@@ -39,6 +39,7 @@ from samba_onnx.report.records import (
     DynamicDimensionReport,
     FallbackNodeReport,
     FallbackReport,
+    FixedInputReport,
     GraphReport,
     MemberReport,
     MemoryReport,
@@ -54,7 +55,7 @@ from samba_onnx.report.records import (
     record,
 )
 from samba_onnx.report.run import total_transfers
-from samba_onnx.report.sizes import bound_dimensions, dynamic_dimensions, run_graphs
+from samba_onnx.report.sizes import bound_dimensions, dynamic_dimensions, fixed_inputs, run_graphs
 from samba_onnx.report.state import (
     ArginReport,
     PartReport,
@@ -136,6 +137,8 @@ class Report:
     """What runs of each graph need in device memory, call by call, with the peak."""
     fits: tuple[FitReport, ...] = ()
     """The largest sizes of dimensions that fit into device memory, where ``--fit`` asked for them."""
+    fixed_inputs: tuple[FixedInputReport, ...] = ()
+    """Inputs of the model that are constants here, which a run is not given."""
     parallel: ParallelReport | None = None
     """How it was cut for several RDUs; null for one. All other sizes and times are those of one RDU."""
     schema_version: int = SCHEMA_VERSION
@@ -190,6 +193,7 @@ class Report:
             memory_timelines=memory_timelines(manifest),
             parallel=parallel(manifest),
             fusion=fusion(manifest),
+            fixed_inputs=fixed_inputs(manifest),
         )
 
     def to_json(self) -> str:

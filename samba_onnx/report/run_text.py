@@ -93,7 +93,7 @@ def verification_text(report: VerificationReport, rows: int | None = 12) -> Rend
         Text(f"Compared in {count_text(len(report.runs), 'run')}: {'; '.join(report.runs)}"),
         *(
             part
-            for text in (report.other_version, report.advice)
+            for text in (report.departure, report.other_version, report.advice)
             if text
             for part in (Text(""), Text(text))
         ),

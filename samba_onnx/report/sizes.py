@@ -1,6 +1,8 @@
-"""Dynamic dimensions in a report: those that stayed, the sizes of the others, and a graph for each."""
+"""What was decided of inputs, in a report: sizes of dynamic dimensions, graphs for each, and constants."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from rich.console import Group, RenderableType
 
@@ -9,9 +11,13 @@ from samba_onnx.report.layout import some, table, titled
 from samba_onnx.report.records import (
     BoundDimensionReport,
     DynamicDimensionReport,
+    FixedInputReport,
     GraphReport,
 )
 from samba_onnx.report.units import byte_text, count_text
+
+_SHOWN: Final = 4
+"""Numbers of a constant that are shown."""
 
 
 def dynamic_dimensions(manifest: Manifest) -> tuple[DynamicDimensionReport, ...]:
@@ -29,6 +35,33 @@ def bound_dimensions(manifest: Manifest) -> tuple[BoundDimensionReport, ...]:
             bound.graph, bound.name, bound.inputs, bound.size, bound.assumed, bound.option
         )
         for bound in manifest.bound_dimensions
+    )
+
+
+def fixed_inputs(manifest: Manifest) -> tuple[FixedInputReport, ...]:
+    """Return the inputs that are constants, with the first of their numbers."""
+    reports = []
+    for fixed in manifest.fixed_inputs:
+        numbers = fixed.array().ravel()
+        shown = ", ".join(_number_text(number) for number in numbers[:_SHOWN].tolist())
+        text = f"{shown}, ..." if numbers.size > _SHOWN else shown
+        value = f"[{text}]" if fixed.shape else text
+        reports.append(FixedInputReport(fixed.name, fixed.type, fixed.shape, value))
+    return tuple(reports)
+
+
+def _number_text(number: object) -> str:
+    """Return a number as ``--constant`` takes it."""
+    return str(number).lower() if isinstance(number, bool) else str(number)
+
+
+def fixed_table(fixed: tuple[FixedInputReport, ...], rows: int | None) -> RenderableType | None:
+    """Name the inputs that are constants, with their values."""
+    if not fixed:
+        return None
+    cells = [(one.name, one.type, str(list(one.shape)), one.value) for one in fixed]
+    return titled(
+        "Inputs fixed as constants", table(("input", "type", "shape", "value"), cells, limit=rows)
     )
 
 

@@ -16,7 +16,7 @@ from samba_onnx.report.memory_timeline import timeline_text
 from samba_onnx.report.parallel import parallel_text
 from samba_onnx.report.records import FallbackReport, TransferTotal
 from samba_onnx.report.report import Report
-from samba_onnx.report.sizes import dynamic_table, graphs_table
+from samba_onnx.report.sizes import dynamic_table, fixed_table, graphs_table
 from samba_onnx.report.state_text import parts_table, resident_totals
 from samba_onnx.report.times import modelled_time_lines
 from samba_onnx.report.units import (
@@ -289,6 +289,11 @@ def _dynamic(report: Report, rows: int | None) -> RenderableType | None:
     return dynamic_table(report.dynamic_dimensions, report.bound_dimensions, rows)
 
 
+def _fixed(report: Report, rows: int | None) -> RenderableType | None:
+    """Name the inputs that are constants."""
+    return fixed_table(report.fixed_inputs, rows)
+
+
 def _graphs(report: Report, rows: int | None) -> RenderableType | None:
     """Show the graphs for several sizes."""
     return graphs_table(report.graphs, rows)
@@ -362,6 +367,7 @@ SUMMARY: tuple[Block, ...] = (
     _transfers,
     _time,
     _dynamic,
+    _fixed,
     _graphs,
     _support,
     _assumptions,

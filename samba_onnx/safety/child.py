@@ -1,7 +1,7 @@
-"""The child process of ``sandbox.run_child``: ``python -m samba_onnx.safety.child FOLDER``.
+"""The child process of ``sandbox.run_child`` and ``conversation.Conversation``: ``python -m samba_onnx.safety.child FOLDER``.
 
-It limits itself before it imports anything native, runs one task, and leaves its answer as JSON in
-the folder.
+It limits itself before it imports anything native, and runs one task, whose answer it leaves as JSON in
+the folder; or answers questions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from samba_onnx.safety.sandbox import ANSWER, REQUEST
+from samba_onnx.safety.conversation import answer_all
+from samba_onnx.safety.sandbox import ANSWER, CONVERSE, REQUEST
 from samba_onnx.safety.system import die_with, do_not_note, limit_process
 
 __all__ = ["main"]
@@ -28,6 +29,9 @@ def main(folder: Path) -> None:
     do_not_note()
     limit_process(request["memory_bytes"], request["cpu_seconds"])
     die_with(request["parent"])
+    if request.get(CONVERSE):
+        answer_all(_run(request["task"], {**request["arguments"], "folder": folder}))
+        return
     try:
         answer = _run(request["task"], request["arguments"])
     except MemoryError:
@@ -46,11 +50,10 @@ def main(folder: Path) -> None:
     (folder / ANSWER).write_text(json.dumps(answer), encoding="utf-8")
 
 
-def _run(task: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _run(task: str, arguments: dict[str, Any]) -> Any:
     """Import what does the task, and do it."""
     module, _, function = task.partition(":")
-    answer: dict[str, Any] = getattr(importlib.import_module(module), function)(**arguments)
-    return answer
+    return getattr(importlib.import_module(module), function)(**arguments)
 
 
 if __name__ == "__main__":

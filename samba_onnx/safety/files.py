@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import secrets
 import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, Final
 
 from samba_onnx.errors import ModelFileError, OutputError, SambaError
 from samba_onnx.safety import system
+from samba_onnx.safety.leftovers import claimed, remove_leftovers, temporary_name
 
-__all__ = ["atomic_output", "open_beneath", "open_regular", "printable", "restored_on_failure"]
+__all__ = [
+    "atomic_output",
+    "mapped",
+    "open_beneath",
+    "open_regular",
+    "printable",
+    "read_document",
+    "restored_on_failure",
+]
+
+DOCUMENT_LIMIT: Final = 256 << 20
+"""Bytes of a file that is read as a whole because a person could have written it."""
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -75,6 +88,43 @@ def open_regular(
         message = f"{name}: cannot open this {what}: {_because(reason)}"
         raise error(message, path=path) from None
     return _as_file(descriptor, name, what, error)
+
+
+def mapped(file: IO[bytes]) -> memoryview:
+    """Return the content of an open file without reading it: pages are read when they are looked at.
+
+    Args:
+        file: A regular file; it may be closed afterwards.
+    """
+    if not os.fstat(file.fileno()).st_size:
+        return memoryview(b"")  # of which no system makes a map
+    return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def read_document(
+    path: str | os.PathLike[str],
+    *,
+    what: str,
+    error: type[SambaError] = ModelFileError,
+) -> bytes:
+    """Read a whole file of text, unless it is larger than any that people write.
+
+    Args:
+        path: The file.
+        what: The word for the file in error messages.
+        error: The class to raise.
+
+    Raises:
+        SambaError: As ``error``: it is no readable regular file, or larger than ``DOCUMENT_LIMIT``.
+    """
+    with open_regular(path, what=what, error=error) as file:
+        content = file.read(DOCUMENT_LIMIT + 1)
+    if len(content) > DOCUMENT_LIMIT:
+        raise error(
+            f"{printable(os.fspath(path))}: this {what} takes more than {DOCUMENT_LIMIT >> 20} MiB",
+            path=path,
+        )
+    return content
 
 
 def open_beneath(folder: str | os.PathLike[str], location: str, *, what: str) -> BinaryIO:
@@ -232,16 +282,19 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise OutputError(f"{printable(path)}: a path cannot hold a NUL character") from None
     except OSError as reason:
         raise _cannot_write(path, reason) from None
-    temporary = target.parent / f".{target.name[:100]}.{secrets.token_hex(6)}.tmp"
+    remove_leftovers(target.parent)
+    temporary = target.parent / temporary_name(target.name)
     try:
-        with open(temporary, "w+b", opener=_new_file) as file:
-            if mode is not None:
-                system.permit(file.fileno(), temporary, mode)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        _mode_of_destination(target)
-        os.replace(temporary, target)
+        with contextlib.ExitStack() as stack:
+            with open(temporary, "w+b", opener=_new_file) as file:
+                stack.enter_context(claimed(file.fileno()))
+                if mode is not None:
+                    system.permit(file.fileno(), temporary, mode)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _mode_of_destination(target)
+            os.replace(temporary, target)
         _flush_folder(target.parent)
     except BaseException as reason:
         with contextlib.suppress(OSError):

@@ -6,7 +6,6 @@ tensors only.
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from samba_onnx.errors import ExecutionError, InvalidModelError
 from samba_onnx.facts.domains import is_default
 from samba_onnx.facts.versions import IR_VERSION, OLDEST_OPSET
 from samba_onnx.safety.files import printable
+from samba_onnx.safety.leftovers import temporary_folder
 from samba_onnx.safety.sandbox import run_child
 
 __all__ = ["converted", "default_opset"]
@@ -71,7 +71,7 @@ def _converted_without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
     _declare_weights(slim)
     del slim.graph.initializer[:]
     slim.graph.initializer.extend(t for t in proto.graph.initializer if _is_small(t))
-    with tempfile.TemporaryDirectory(prefix="samba-opset-") as folder:
+    with temporary_folder("opset") as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(slim.SerializeToString())
         try:

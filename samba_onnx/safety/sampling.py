@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from samba_onnx.safety.exchange import read_arrays, write_arrays
 from samba_onnx.safety.files import printable
+from samba_onnx.safety.leftovers import temporary_folder
 from samba_onnx.safety.sandbox import memory_for_a_child, run_child
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class SampleRun:
     not_sampled: str
     """Why there are no outputs: a value that is no tensor, an operator that onnxruntime lacks, an
     index out of range on random inputs; empty when there are outputs."""
+    others: tuple[dict[str, npt.NDArray[Any]], ...] = ()
+    """What the first run answers where its inputs move by a unit of their last place; empty where none can."""
 
 
 def run_sample(
@@ -72,7 +74,7 @@ def run_sample(
     """
     if memory_bytes is None:
         memory_bytes = memory_for_a_child()
-    with tempfile.TemporaryDirectory(prefix="samba-sample-") as name:
+    with temporary_folder("sample") as name:
         folder = Path(name)
         if isinstance(model, str | os.PathLike):
             path, shown = Path(model).absolute(), os.fspath(model)
@@ -106,11 +108,11 @@ def run_sample(
         )
         if "not_sampled" in answer:
             return SampleRun((), (), printable(answer["not_sampled"], 400))
-        outputs_of_runs, wide_of_runs = (
+        outputs_of_runs, wide_of_runs, others = (
             tuple(
                 read_arrays(folder / f"{kind}.{number}.safetensors", records)
                 for number, records in enumerate(answer[kind])
             )
-            for kind in ("outputs", "wide")
+            for kind in ("outputs", "wide", "others")
         )
-        return SampleRun(outputs_of_runs, wide_of_runs, "")
+        return SampleRun(outputs_of_runs, wide_of_runs, "", others)

@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from samba_onnx.errors import ExecutionError, InternalError, ModelLimitError
 from samba_onnx.safety import system
 from samba_onnx.safety.files import printable
+from samba_onnx.safety.leftovers import temporary_folder
 
 __all__ = ["available_memory", "child_environment", "memory_for_a_child", "run_child"]
 
@@ -28,6 +28,9 @@ PACKAGE = "samba_onnx"
 
 ANSWER, REQUEST, NOISE = "answer.json", "request.json", "stderr.txt"
 """Files of the exchange, in a folder that only the two processes know."""
+
+CONVERSE = "converse"
+"""In a request: whether the child answers questions, rather than do one task."""
 
 _SHARE_OF_MEMORY = 0.8
 """Of the memory that is available; the rest keeps the machine usable."""
@@ -69,7 +72,7 @@ def run_child(
         # Processor time of all threads: only a last resort, in case this process is stopped.
         "cpu_seconds": int(seconds * (os.cpu_count() or 1)) + 10,
     }
-    with tempfile.TemporaryDirectory(prefix="samba-child-") as name:
+    with temporary_folder("child") as name:
         folder = Path(name)
         (folder / REQUEST).write_text(json.dumps(request), encoding="utf-8")
         code = _run(folder, seconds, doing)

@@ -42,6 +42,7 @@ __all__ = [
     "is_redirected",
     "kill_group",
     "limit_process",
+    "lock",
     "lock_folder",
     "missing_protections",
     "note_missing_protections",
@@ -246,6 +247,24 @@ def lock_folder(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def lock(descriptor: int) -> bool:
+    """Lock an open file or folder until the last copy of the descriptor is closed, or its process ends.
+
+    Args:
+        descriptor: What is open.
+
+    Returns:
+        Whether it is locked now; False where somebody else has locked it, or the system cannot.
+    """
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def limit_process(memory_bytes: int | None, cpu_seconds: int) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from samba_onnx.safety.leftovers import temporary_folder
 from samba_onnx.safety.sandbox import run_child
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def infer_output_types(model: onnx.ModelProto, *, seconds: float = 120.0) -> dic
         ModelLimitError: It takes too much time or memory.
         ExecutionError: onnxruntime refuses the model or dies of it.
     """
-    with tempfile.TemporaryDirectory(prefix="samba-types-") as name:
+    with temporary_folder("types") as name:
         path = Path(name) / "model.onnx"
         path.write_bytes(model.SerializeToString())
         answer = run_child(

@@ -174,11 +174,14 @@ class Hyperparameters:
         # Registers keep their values: a backward that runs apart has the rates and the masks of its
         # forward, whatever its own run says.
         for name in filter(forward.__contains__, self.rate_names):
-            rate = values.get(name, values.get(DROPOUT_KEY, self._argins[name].default))
-            chosen[name] = float(rate) if train else 0.0  # type: ignore[arg-type]
+            chosen[name] = self._rate(name, values) if train else 0.0
         for name in filter(forward.__contains__, self.seed_names):
             chosen[name] = self._seed(name, values, batches, replica)
         return chosen | self._rounding_seeds(values, bool(forward), step, batches, replica)
+
+    def _rate(self, name: str, values: Mapping[str, HyperparameterValue]) -> float:
+        """Return the rate of a dropout: its own, that of all dropouts, or the one that was compiled."""
+        return float(values.get(name, values.get(DROPOUT_KEY, self._argins[name].default)))  # type: ignore[arg-type]
 
     def _seed(
         self, name: str, values: Mapping[str, HyperparameterValue], batches: int, replica: int

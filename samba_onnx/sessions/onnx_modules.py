@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from samba_onnx.errors import FoldedWeightsWarning, PefFormatError, UsageError
+from samba_onnx.facts.names import in_a_list
 from samba_onnx.importing import Loss, OnnxModule, module_from_onnx
 from samba_onnx.importing.original import Original, Source, named_tensors
 from samba_onnx.loading import load_model
@@ -206,9 +207,10 @@ def _owner(optimizers: Sequence[Optimizer]) -> OnnxModule:
 
 def _check_weights(owner: OnnxModule, weights: Collection[str] | None) -> None:
     trained = set(owner.trained_names)
-    if weights is not None and set(weights) != trained:
+    named = trained if weights is None else set(in_a_list(weights))
+    if named != trained:
         raise UsageError(
-            f"weights are {', '.join(map(printable, sorted(weights)))}, but the optimizer's module "
+            f"weights are {', '.join(map(printable, sorted(named)))}, but the optimizer's module "
             f"was made with {', '.join(map(printable, sorted(trained)))}: give weights to "
             "samba.from_onnx"
         )

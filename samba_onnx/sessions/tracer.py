@@ -19,6 +19,7 @@ from samba_onnx.export.programs.training_steps import (
     optimizer_records,
     parameter_names,
 )
+from samba_onnx.facts.names import in_a_list
 from samba_onnx.facts.precisions import stored_precision
 from samba_onnx.optim import from_json, state_materializers
 from samba_onnx.pef import Pef
@@ -214,10 +215,12 @@ class Tracer:
         values: Mapping[str, torch.Tensor] | None = None,
     ) -> None:
         """Write the gradients of outputs on the device; see ``samba.utils.init_output_grads``."""
-        for output in outputs:
+        listed = [outputs] if isinstance(outputs, SambaTensor) else outputs
+        of_ones = in_a_list(ones)
+        for output in listed:
             if not DEVICE.has(output.sn_grad_name):
                 continue
-            value = None if output.sn_name in ones else (values or {}).get(output.sn_name)
+            value = None if output.sn_name in of_ones else (values or {}).get(output.sn_name)
             if value is None:
                 value = torch.ones(tuple(output.shape), dtype=output.dtype)
             output.sn_grad = value

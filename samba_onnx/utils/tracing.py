@@ -162,8 +162,8 @@ def init_output_grads(
     """Set gradients of outputs on the device, from which the backward sections start.
 
     Args:
-        output_tensors: Traced outputs, or their names.
-        unspecified_tensor_grad: Names of outputs whose gradient is one.
+        output_tensors: A traced output or its name, or several.
+        unspecified_tensor_grad: The name of an output whose gradient is one, or several.
         customized_tensors_dict: Gradients by the name of the output, each of the output's shape and
             dtype. The gradient of an output without an entry is one.
         is_variable_batch_size: Accepted, without effect.
@@ -175,7 +175,11 @@ def init_output_grads(
     SESSION.set_output_grads(
         [
             SESSION.get_samba_tensor_by_name(output) if isinstance(output, str) else output
-            for output in output_tensors
+            for output in (
+                [output_tensors]
+                if isinstance(output_tensors, str | SambaTensor)
+                else output_tensors
+            )
         ],
         unspecified_tensor_grad,
         customized_tensors_dict or {},

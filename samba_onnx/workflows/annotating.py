@@ -10,18 +10,19 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
-from samba_onnx.loading import LoadedModel, load_model, onnx_program
+from samba_onnx.loading import LoadedModel, fix_inputs, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.pef.manifest import FallbackNode
 from samba_onnx.program.dataflow import each_node, name_of, subgraphs
 from samba_onnx.safety.files import atomic_output, printable
+from samba_onnx.workflows.choices import with_fixed_inputs
 from samba_onnx.workflows.packaging import PlannedGraph
 from samba_onnx.workflows.planning import CompilerSettings, plan_sizes
 
@@ -74,6 +75,7 @@ def annotate(
     output: str | os.PathLike[str],
     settings: CompilerSettings,
     options: PipelineOptions | None = None,
+    constants: Mapping[str, Any] | None = None,
 ) -> tuple[NodeAnnotation, ...]:
     """Write a model with what became of each of its nodes.
 
@@ -82,6 +84,7 @@ def annotate(
         output: The model to write; in the folder of the original if that has data beside it.
         settings: The device, the level and the placement; their own sizes are not looked at.
         options: Sizes of dynamic dimensions; None leaves them dynamic.
+        constants: Inputs that are fixed as constants, with their values by name.
 
     Returns:
         The annotations of the main graph's nodes, in their order in the file.
@@ -96,7 +99,8 @@ def annotate(
     _refuse_converted(loaded)
     proto = onnx.load(model, load_external_data=False)
     _refuse_far_away(proto, Path(model), Path(output))
-    names, sizes = _mark(loaded.model), [options or PipelineOptions()]
+    names, fixed = _mark(loaded.model), fix_inputs(loaded.model, constants)
+    sizes = with_fixed_inputs([options or PipelineOptions()], fixed, loaded.model.graph.inputs)
     planned = plan_sizes(lambda: onnx_program(loaded), sizes, loaded.summary, settings)
     fates = _fates(planned.graphs[0], names)
     settings.progress("annotate")

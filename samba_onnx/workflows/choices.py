@@ -7,12 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+import onnx_ir as ir
+
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEGALISATION, DEFAULT_PLACEMENT
+from samba_onnx.facts.names import in_a_list
+from samba_onnx.loading import FixedInputs
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.fusion.choosing import FUSING, FusionOptions, chosen_rules
 from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.legalising import LegalisationOptions
+from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.legalisation import all_rules
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import LOOPING, Target, load_target, with_condition
@@ -25,7 +30,7 @@ from samba_onnx.workflows.sizes import Sizes, each_size
 
 __all__ = [
     "ASSUMED_SIZE", "EVERYTHING", "FUSING", "FusionOptions", "InputShapes", "ParallelOptions", "chosen_options", "chosen_settings",
-    "legalisation_options", "looped_target",
+    "legalisation_options", "looped_target", "with_fixed_inputs",
 ]  # fmt: skip
 
 ASSUMED_SIZE: Final = 1
@@ -45,30 +50,30 @@ def looped_target(target: str | os.PathLike[str]) -> str:
     return with_condition(os.fspath(target), LOOPING)
 
 
-def legalisation_options(legalise: str, no_legalise: Sequence[str]) -> LegalisationOptions:
+def legalisation_options(legalise: str, no_legalise: str | Sequence[str]) -> LegalisationOptions:
     """Return what the user decides about rules.
 
     Args:
         legalise: ``auto``: a rule is applied where it makes a run shorter; ``all``: wherever it can be.
-        no_legalise: Names of rules that are not applied; ``all`` for none.
+        no_legalise: The name of a rule that is not applied, or several; ``all`` for none.
 
     Raises:
         UsageError: There is no such choice or rule, or the two contradict each other.
     """
     if legalise not in (DEFAULT_LEGALISATION, EVERYTHING):
         raise UsageError(f"legalise is {printable(legalise)!r}: expected auto or all")
-    names = [rule.name for rule in all_rules()]
-    for name in no_legalise:
+    names, left_out = [rule.name for rule in all_rules()], in_a_list(no_legalise)
+    for name in left_out:
         if name not in (*names, EVERYTHING):
             raise UsageError(
                 f"there is no rule {printable(name)!r} of legalisation: expected all, or one of "
                 f"{', '.join(names)}"
             )
-    if EVERYTHING in no_legalise:
+    if EVERYTHING in left_out:
         if legalise == EVERYTHING:
             raise UsageError("all rules of legalisation are asked for and excluded: choose one")
         return LegalisationOptions(excluded=frozenset(names))
-    return LegalisationOptions(frozenset(no_legalise), everything=legalise == EVERYTHING)
+    return LegalisationOptions(frozenset(left_out), everything=legalise == EVERYTHING)
 
 
 def chosen_settings(
@@ -142,3 +147,59 @@ def chosen_options(
         PipelineOptions(sizes, input_shapes or {}, assumed, half, chosen)
         for sizes in each_size(dims or {})
     ]
+
+
+def with_fixed_inputs(
+    options: Sequence[PipelineOptions], fixed: FixedInputs, inputs: Sequence[ir.Value]
+) -> list[PipelineOptions]:
+    """Return what the user says of sizes for a model some of whose inputs were fixed as constants.
+
+    Args:
+        options: What was said, of the inputs that became constants, too.
+        fixed: What became constants of the model.
+        inputs: The inputs that are left.
+
+    Raises:
+        UsageError: A size contradicts the shape of a constant.
+    """
+    known = dict(fixed.sizes or {})
+    left = {dim for value in inputs for dim in dimensions(value.shape) or ()}
+    shapes = {record.name: record.shape for record in fixed.records}
+    return [
+        replace(
+            each,
+            dims={
+                name: size
+                for name, size in _joined(each.dims, known).items()
+                if name in left or name not in known
+            },
+            input_shapes=_of_others(each.input_shapes, shapes),
+        )
+        for each in options
+    ]
+
+
+def _joined(dims: Mapping[str, int], known: Mapping[str, int]) -> dict[str, int]:
+    for name, size in known.items():
+        if dims.get(name, size) != size:
+            raise UsageError(
+                f"dimension {printable(name)!r} is given two sizes, {dims[name]} and, by the shape of an input that "
+                f"is fixed as a constant, {size}"
+            )
+    return {**dims, **known}
+
+
+def _of_others(
+    stated: InputShapes, fixed: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int | str | None, ...]]:
+    """Return the shapes that are stated of inputs which are no constants."""
+    for name in stated.keys() & fixed.keys():
+        sizes, shape = stated[name], fixed[name]
+        if len(sizes) != len(shape) or any(
+            isinstance(size, int) and size != length
+            for size, length in zip(sizes, shape, strict=True)
+        ):
+            raise UsageError(
+                f"input {printable(name)!r} is given two shapes, {list(sizes)} and, as a constant, {list(shape)}"
+            )
+    return {name: shape for name, shape in stated.items() if name not in fixed}

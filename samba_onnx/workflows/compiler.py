@@ -6,13 +6,12 @@ never read to analyse, and copied once, from file to file, to convert.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import (
@@ -22,13 +21,13 @@ from samba_onnx.facts.defaults import (
     DEFAULT_PLACEMENT,
     DEFAULT_TARGET,
 )
-from samba_onnx.loading import LoadedModel, load_model, onnx_program
-from samba_onnx.passes.order import PipelineOptions
+from samba_onnx.facts.names import in_a_list
 from samba_onnx.passes.planning.fusion.choosing import FusionOptions
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target
 from samba_onnx.pef import Pef, load_pef
+from samba_onnx.pef.fixed_inputs import fixed_arrays
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source
@@ -40,13 +39,13 @@ from samba_onnx.workflows.choices import (
     chosen_settings,
     legalisation_options,
 )
+from samba_onnx.workflows.onnx_planning import plan_onnx
 from samba_onnx.workflows.packaging import Trial, package, weight_source
 from samba_onnx.workflows.planning import (
     CompilerSettings,
     PlannedPrograms,
     Progress,
     plan_programs,
-    plan_sizes,
     silent,
 )
 from samba_onnx.workflows.reference_sample import SECONDS, Sample, is_tried, make_sample
@@ -64,7 +63,7 @@ def analyze(
     placement: str = DEFAULT_PLACEMENT,
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalise: str = DEFAULT_LEGALISATION,
-    no_legalise: Sequence[str] = (),
+    no_legalise: str | Sequence[str] = (),
     optimization_rules: str | os.PathLike[str] | None = None,
     default_rules: bool | None = None,
     dims: Sizes | None = None,
@@ -72,6 +71,7 @@ def analyze(
     keep_dynamic: bool = False,
     float16: str | None = None,
     precision: str | None = None,
+    constants: Mapping[str, Any] | None = None,
     parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
@@ -84,14 +84,15 @@ def analyze(
         placement: ``optimal`` or ``strict``, as :func:`convert` explains.
         host: The CPU: a profile, its path, or ``default``.
         legalise: ``auto`` or ``all``, as :func:`convert` explains.
-        no_legalise: Rules of legalisation that are not applied.
+        no_legalise: A rule of legalisation that is not applied, or several.
         optimization_rules: A file of fusion rules for level ``o1``.
         default_rules: Whether those of the target count.
         dims: Sizes of dynamic dimensions; several make a graph for each.
         input_shapes: Shapes of inputs by name, as :func:`convert` takes them.
         keep_dynamic: Whether others stay dynamic; otherwise they become 1.
-        float16: The type in which float16 is computed, as :func:`convert` takes it.
-        precision: The types in which float32 is computed, likewise.
+        float16: The type in which float16 is computed, as :func:`convert` takes it; like the following.
+        precision: The types in which float32 is computed.
+        constants: Inputs that are fixed as constants, with their values.
         parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
@@ -104,8 +105,8 @@ def analyze(
     where = (target, level, progress, placement, host, legalisation_options(legalise, no_legalise))
     rules = FusionOptions(optimization_rules, default_rules)
     settings = chosen_settings(*where, False, rules, parallel)
-    options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16, precision)
-    return _plan_onnx(model, settings, options)[1].manifest
+    sizes = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16, precision)
+    return plan_onnx(model, settings, sizes, constants)[1].manifest
 
 
 def convert(
@@ -117,7 +118,7 @@ def convert(
     placement: str = DEFAULT_PLACEMENT,
     host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
     legalise: str = DEFAULT_LEGALISATION,
-    no_legalise: Sequence[str] = (),
+    no_legalise: str | Sequence[str] = (),
     optimization_rules: str | os.PathLike[str] | None = None,
     default_rules: bool | None = None,
     dims: Sizes | None = None,
@@ -125,13 +126,14 @@ def convert(
     keep_dynamic: bool = False,
     float16: str | None = None,
     precision: str | None = None,
+    constants: Mapping[str, Any] | None = None,
     sample: bool | None = None,
     sample_seconds: float = SECONDS,
     seed: int = 0,
-    custom_ops: Sequence[str | os.PathLike[str]] = (),
+    custom_ops: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     check_passes: bool = False,
     metadata: Mapping[str, str] | None = None,
-    notes: Sequence[str] = (),
+    notes: str | Sequence[str] = (),
     parallel: ParallelOptions | None = None,
     progress: Progress | None = None,
 ) -> Pef:
@@ -151,7 +153,7 @@ def convert(
             ``samba-port calibrate`` wrote, or a loaded profile.
         legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
             run shorter, ``all`` to do so wherever it can be done.
-        no_legalise: Rules of that which are not applied, as ``("resize",)``, or ``all`` for none.
+        no_legalise: A rule of that which is not applied, as ``resize``, or several; ``all`` for none.
         optimization_rules: A file of fusion rules for level ``o1``: YAML in the shape of SambaFlow's.
         default_rules: Whether the rules count that the target's profile names; None if no file is stated.
         dims: Sizes of dynamic dimensions by name, as ``{"batch": 8}``; several, as
@@ -167,18 +169,21 @@ def convert(
             matrix products and convolutions, ``bf16`` for bfloat16 in all that the model does not
             convert to float32 itself, ``bf16-throughout`` for all. Inputs and outputs stay float32.
             None is ``fp32``.
+        constants: Inputs of the model that are fixed as constants, with their values by name, as
+            ``{"sr": 16000}``: an array of the input's type, or a number, truth value or nested list, which
+            takes it. A run is not given them.
         sample: Whether to run the original model once on seeded random inputs, in a child process
             with limits, to keep inputs and outputs in the PEF for self-tests, and to try whether the
             emulator's engine can prepare what was compiled. None does so unless the weights take
             more than 1 GiB.
         sample_seconds: Wall-clock time after which that run is given up.
         seed: Seed of the sample's inputs.
-        custom_ops: Shared libraries with operators of custom domains, in onnxruntime's form, for the
+        custom_ops: A shared library, or several, with operators of custom domains, in onnxruntime's form, for the
             sample and that trial; their code runs in the child processes only.
         check_passes: Whether to run the model after every pass of the compiler that changes it, on
             seeded inputs, and to refuse to go on when it computes something else.
         metadata: Key-value pairs to keep in the PEF.
-        notes: Sentences to keep in the PEF, and to show in its report.
+        notes: A sentence, or several, to keep in the PEF, and to show in its report.
         parallel: For how many RDUs it is cut, and how; None for one RDU.
         progress: Called with the name of each step before it begins.
 
@@ -202,7 +207,7 @@ def convert(
         target, level, progress, placement, host, rules, check_passes, fusion, parallel
     )
     options = chosen_options(settings.target, dims, input_shapes, keep_dynamic, float16, precision)
-    loaded, planned = _plan_onnx(model, settings, options)
+    loaded, planned = plan_onnx(model, settings, options, constants)
     settings.progress("sample")
     # The inputs and outputs of the first graph have the names of the model.
     reference = make_sample(
@@ -214,13 +219,14 @@ def convert(
         seconds=sample_seconds,
         graph=planned.manifest.graphs[0].name,
         custom_ops=libraries,
+        constants=fixed_arrays(planned.manifest.fixed_inputs),
         replaced=any(
             step.name in ("ReplaceFloat16", "ReducePrecision") and step.modified
             for step in planned.manifest.passes
         ),
     )
     source = replace(planned.manifest.source, files=loaded.digests())
-    every_note = (*planned.manifest.notes, *notes)
+    every_note = (*planned.manifest.notes, *in_a_list(notes))
     noted = replace(planned, manifest=replace(planned.manifest, source=source, notes=every_note))
     tried = is_tried(planned.graphs[0].model, wanted=sample, custom_ops=libraries)
     trial = Trial(libraries) if tried else None
@@ -319,20 +325,6 @@ def analyze_programs(
         target, level, progress, placement, host, legalisation, fusion=fusion, parallel=parallel
     )
     return _plan_torch(programs, name, settings).manifest
-
-
-def _plan_onnx(
-    model: str | os.PathLike[str] | onnx.ModelProto,
-    settings: CompilerSettings,
-    options: Sequence[PipelineOptions],
-) -> tuple[LoadedModel, PlannedPrograms]:
-    settings.progress("load")
-    loaded = load_model(model)
-    # Passes change a model: every other graph begins with one of its own.
-    models = itertools.chain([loaded], (load_model(model) for _ in options[1:]))
-    planned = plan_sizes(lambda: onnx_program(next(models)), options, loaded.summary, settings)
-    notes = (*loaded.notes, *planned.manifest.notes)
-    return loaded, replace(planned, manifest=replace(planned.manifest, notes=notes))
 
 
 def _plan_torch(

@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from samba_onnx.errors import ModelError, ModelLimitError, UsageError
 from samba_onnx.export.capture.fake_members import fake as without_content
 from samba_onnx.export.capture.fake_members import fake_members
-from samba_onnx.safety.files import open_regular, printable
+from samba_onnx.safety.files import printable, read_document
 from samba_onnx.workflows.model_sources import configuration_file
 from samba_onnx.workflows.torch_models import TorchModel
 
@@ -112,8 +112,7 @@ def _configuration(source: str, name: str) -> PretrainedConfig:
             f"{name}: a Hugging Face configuration needs transformers: pip install transformers"
         ) from None
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    with open_regular(configuration_file(source), what="configuration", error=UsageError) as file:
-        text = file.read()
+    text = read_document(configuration_file(source), what="configuration", error=UsageError)
     try:
         content = json.loads(text)
     except ValueError as error:

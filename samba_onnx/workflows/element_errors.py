@@ -7,7 +7,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NEIGHBOURS", "distance", "own_errors"]
+from samba_onnx.facts.tolerances import TIMES_AS_MANY, TIMES_OWN_DISTANCE
+
+__all__ = ["NEIGHBOURS", "as_far_as_itself", "distance", "own_errors"]
 
 Array = npt.NDArray[Any]
 
@@ -55,3 +57,25 @@ def own_errors(own: Array, wide: Array) -> Array:
     means = np.maximum(squares[behind] - squares[first], 0.0) / (behind - first)
     similar[order] = np.sqrt(means)
     return np.maximum(errors, similar.reshape(errors.shape))
+
+
+def as_far_as_itself(errors: Array, allowed: Array, own: Array) -> Array:
+    """Return what is allowed where the original is itself further off than the tolerance of its type.
+
+    The k-th largest error is held against the (k/3)-th largest distance of the original from itself, both as
+    fractions of what the type allows: not element by element, since which of them are hit is chance; nor
+    against the largest alone, since one number that jumps would then hide an error in all.
+
+    Args:
+        errors: Errors by element.
+        allowed: What the tolerance of the type allows, in the same shape.
+        own: How far another right answer of the original is from the one that is expected.
+    """
+    if not (allowed > 0).all():
+        return allowed  # nothing but zeros is expected, or equality
+    distances = np.where(np.isfinite(own), own, 0.0) / allowed
+    largest = np.sort(distances, axis=None)[::-1]
+    order = np.argsort(-(errors / allowed), axis=None, kind="stable")
+    factors = np.empty(order.size)
+    factors[order] = largest[np.arange(order.size) // TIMES_AS_MANY]
+    return np.asarray(allowed * np.maximum(1.0, TIMES_OWN_DISTANCE * factors.reshape(errors.shape)))

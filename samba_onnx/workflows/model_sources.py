@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samba_onnx.errors import UsageError
-from samba_onnx.safety.files import open_regular, printable
+from samba_onnx.safety.files import open_regular, printable, read_document
 
 if TYPE_CHECKING:
     import onnx
@@ -102,8 +102,7 @@ def _models(name: str) -> Iterator[str]:
 
 def _listed(name: str) -> Iterator[str]:
     """Return the models that a list names; lines that begin with # are remarks."""
-    with open_regular(name, what="list", error=UsageError) as file:
-        text = file.read().decode("utf-8", "replace")
+    text = read_document(name, what="list", error=UsageError).decode("utf-8", "replace")
     lines = [line.strip() for line in text.splitlines()]
     for line in lines:
         if line.endswith(".txt"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -24,7 +25,12 @@ from samba_onnx.workflows.output_errors import (
     OutputComparison,
     compare_outputs,
 )
-from samba_onnx.workflows.reduction import Reducer, Reduction, RefusedByEngineError
+from samba_onnx.workflows.reduction import (
+    Reducer,
+    Reduction,
+    RefusedByEngineError,
+    run_moved,
+)
 from samba_onnx.workflows.reference_sample import RANDOM_OPERATORS
 from samba_onnx.workflows.rounding_depth import rounding_depth
 from samba_onnx.workflows.sample_inputs import DYNAMIC_SIZE, input_ranges, random_inputs
@@ -127,7 +133,9 @@ class PassGuard:
             except ExecutionError as error:
                 first = first or error
                 continue
-            self._feeds, self._expected = feeds, Expectation(outputs, None, self._depth)
+            again = functools.partial(run_moved, self._run, self._original, feeds)
+            self._feeds = feeds
+            self._expected = Expectation(outputs, None, self._depth, again=functools.cache(again))
             return
         raise UsageError(f"passes cannot be checked on this model: it cannot be run: {first}")
 

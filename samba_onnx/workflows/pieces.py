@@ -130,6 +130,26 @@ class ModelPieces:
         return _value_info(name, value)
 
 
+def with_open_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a piece as the whole runs: with inputs of any size, where it has branches or bodies.
+
+    An engine refuses a branch that does not fit the sizes of its inputs, also if it is never taken.
+
+    Args:
+        model: A piece, whose inputs have the shapes of values; is left as it is.
+    """
+    if not any(
+        attribute.HasField("g") for node in model.graph.node for attribute in node.attribute
+    ):
+        return model
+    opened = onnx.ModelProto()
+    opened.CopyFrom(model)
+    for value in opened.graph.input:
+        for dimension in value.type.tensor_type.shape.dim:
+            dimension.Clear()
+    return opened
+
+
 def _without_shape(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
     """Return what a model says of a value without its shape, which may be that of other sizes."""
     known = onnx.ValueInfoProto()

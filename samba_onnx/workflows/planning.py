@@ -13,6 +13,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_LEVEL, DEFAULT_PLACEMENT
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
+from samba_onnx.passes.planning.constant_hints import with_constant_hints
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.host_costs import known_at_load
 from samba_onnx.passes.planning.hosts import load_host
@@ -302,7 +303,7 @@ def _planned(
     settings.progress("place")
     pairs = list(zip(program.parts, rewritten, strict=True))
     nodes = [(part.type, tuple(result.model.graph)) for part, result in pairs]
-    placed = [_placed(part.type, result.model, settings) for part, result in pairs]
+    placed = [_placed(part, result.model, settings) for part, result in pairs]
     # Values, not names: joining may give those that clash another name.
     weights = [
         result.model.graph.initializers[name]
@@ -386,12 +387,13 @@ def _better(strict: GraphPlan, other: GraphPlan) -> GraphPlan:
     return other if faster else strict
 
 
-def _placed(kind: SectionType, model: ir.Model, settings: CompilerSettings) -> PlacedPart:
+def _placed(part: Part, model: ir.Model, settings: CompilerSettings) -> PlacedPart:
     """Give every node its home, and cut the groups of the RDU into sections."""
     target, level, rules = settings.target, settings.level, settings.rules
-    placement = demote_islands(model, place(model, target), target, level, rules)
+    hinted = with_constant_hints(part, place(model, target))
+    placement = demote_islands(model, hinted, target, level, rules)
     groups = cut(partition(model, placement), target, level, rules)
-    return PlacedPart(kind, model, groups, placement)
+    return PlacedPart(part.type, model, groups, placement)
 
 
 def _each_once(groups: Iterable[Iterable[Item]]) -> tuple[Item, ...]:

@@ -18,7 +18,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from samba_onnx.errors import UsageError
-from samba_onnx.export.capture.archives import SUFFIX, load_exported_program
+from samba_onnx.export.capture.archives import SUFFIX, load_exported_program, refused_by_torch
 from samba_onnx.export.capture.modules import arguments
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.inference import Exported
@@ -26,7 +26,7 @@ from samba_onnx.export.programs.stochastic_rounding import round_stochastically
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEVEL, DEFAULT_PLACEMENT, DEFAULT_TARGET
 from samba_onnx.facts.roundings import roundings_of
-from samba_onnx.importing.checkpoints import export_trained, read_checkpoint
+from samba_onnx.importing.checkpoints import export_trained
 from samba_onnx.passes.planning.fusion.choosing import FusionOptions
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.sharding.programs import ParallelOptions
@@ -69,7 +69,6 @@ __all__ = [
     "load_translations",
     "port",
     "port_training",
-    "read_checkpoint",
     "resized",
     "stated_positions",
     "torch_dimension",
@@ -345,10 +344,11 @@ def _from_archive(path: str) -> TorchModel:
             f"{printable(path)}: has no example inputs; save it with those that it was exported with"
         )
     args, keywords = program.example_inputs
-    module = program.module(check_guards=False)
-    if any(isinstance(size, torch.SymInt) for size in _sizes(program)):
-        # Sizes become those of the example inputs.
-        program = torch.export.export(module, args, dict(keywords), strict=False)
+    with refused_by_torch(printable(path), "make a module of it"):
+        module = program.module(check_guards=False)
+        if any(isinstance(size, torch.SymInt) for size in _sizes(program)):
+            # Sizes become those of the example inputs.
+            program = torch.export.export(module, args, dict(keywords), strict=False)
     return TorchModel(Path(path).name, module, tuple(args), keywords, program)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from samba_onnx.loading import load_model
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef import Pef
 from samba_onnx.runtime.device import Device
+from samba_onnx.safety.leftovers import temporary_folder
 from samba_onnx.workflows.both_sides import plain_engine
 from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 from samba_onnx.workflows.compiler import convert
@@ -81,7 +81,7 @@ def reduce_pef(
     )
     if comparison.first is None:
         return PefReduction(comparison, None, False)
-    converter = _Converter(load_target(target or pef.manifest.target.name), pef.manifest.level)
+    converter = _Converter.like(pef, target)
     report("run the original")
     loaded = load_model(model)
     proto, depth = _whole(loaded.source(model)), rounding_depth(loaded.model)
@@ -112,14 +112,26 @@ class _Converter:
 
     target: Target
     level: str
+    fixed: frozenset[str] = frozenset()
+    """Inputs that the PEF has as constants."""
+
+    @classmethod
+    def like(cls, pef: Pef, target: str | os.PathLike[str] | None) -> _Converter:
+        manifest = pef.manifest
+        fixed = frozenset(one.name for one in manifest.fixed_inputs)
+        return cls(load_target(target or manifest.target.name), manifest.level, fixed)
 
     def recompute(self, part: onnx.ModelProto, feeds: Results) -> Results:
-        with tempfile.TemporaryDirectory(prefix="samba-port-") as folder:
+        inputs = {value.name for value in part.graph.input}
+        constants = {name: feeds[name] for name in self.fixed & inputs}
+        given = {name: value for name, value in feeds.items() if name not in constants}
+        with temporary_folder("port") as folder:
             options: dict[str, Any] = {"target": self.target, "level": self.level}
+            options["constants"] = constants
             with convert(part, Path(folder) / "part.pef", sample=False, **options) as pef:
                 try:
                     with Device(pef) as device:
-                        return device.run(feeds)
+                        return device.run(given)
                 except ExecutionError as error:
                     raise RefusedByEngineError(str(error)) from None
 

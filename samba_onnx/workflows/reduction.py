@@ -9,6 +9,8 @@ isolating failure-inducing input").
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ import numpy as np
 import onnx
 
 from samba_onnx.errors import SambaError
+from samba_onnx.runtime.engine.neighbours import moved
 from samba_onnx.runtime.engine.protocol import Engine
 from samba_onnx.safety.files import atomic_output
 from samba_onnx.workflows.output_errors import (
@@ -26,10 +29,13 @@ from samba_onnx.workflows.output_errors import (
     OutputComparison,
     compare_outputs,
 )
-from samba_onnx.workflows.pieces import ModelPieces
+from samba_onnx.workflows.pieces import ModelPieces, with_open_sizes
 
 MOST_TRIALS: Final = 2000
 """Parts that are tried at most; a model of 10,000 nodes with one guilty node needs some hundred."""
+
+_MOVES: Final = 2
+"""How many times inputs are moved: a number may stay where it is by chance."""
 
 Results = Mapping[str, Any]
 Recompute = Callable[[onnx.ModelProto, Results], Results]
@@ -171,7 +177,7 @@ class Reducer:
         return {name: self._values[name] for name in border if name in self._values}
 
     def _run(self, model: onnx.ModelProto, feeds: Results) -> dict[str, Any]:
-        computation = self._engine.open(model, "a part of the model")
+        computation = self._engine.open(with_open_sizes(model), "a part of the model")
         results = computation.run({name: feeds[name] for name in computation.inputs})
         return dict(zip(computation.outputs, results, strict=True))
 
@@ -203,8 +209,9 @@ class Reducer:
         outputs: tuple[OutputComparison, ...] = ()
         try:
             actual = self._recompute(part, feeds)
+            again = functools.partial(run_moved, self._run, part, feeds)
             outputs = compare_outputs(
-                actual, Expectation(expected, None, self._depth), ChosenTolerances()
+                actual, Expectation(expected, None, self._depth, again=again), ChosenTolerances()
             )
             if all(output.passed for output in outputs):
                 return None
@@ -214,6 +221,21 @@ class Reducer:
             return None
         total = len(self._pieces.nodes)
         return Reduction(part, feeds, expected, actual, outputs, nodes, total, self._trials)
+
+
+def run_moved(run: Callable[[Any, Results], Results], model: Any, feeds: Results) -> list[Results]:
+    """Return what a model answers to inputs that nobody can tell from those that were given.
+
+    Args:
+        run: Runs a model on inputs.
+        model: The model.
+        feeds: Its inputs by name.
+    """
+    answers = []
+    for seed in range(_MOVES):
+        with contextlib.suppress(SambaError):
+            answers.append(run(model, moved(feeds, seed)))
+    return answers
 
 
 def smallest_failing(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> Sequence[int]:

@@ -32,6 +32,7 @@ from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.program.value_types import type_text
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sampling import SampleRun, run_sample
+from samba_onnx.workflows.own_tolerance import own_tolerance
 from samba_onnx.workflows.rounding_depth import rounding_depth
 from samba_onnx.workflows.sample_inputs import (
     DYNAMIC_SIZE,
@@ -77,6 +78,7 @@ def make_sample(
     seconds: float = SECONDS,
     graph: str = DEFAULT_GRAPH,
     custom_ops: Sequence[str] = (),
+    constants: Mapping[str, npt.NDArray[Any]] | None = None,
     replaced: bool = False,
 ) -> Sample:
     """Run the original model on several sets of inputs and keep what it answered.
@@ -90,6 +92,7 @@ def make_sample(
         seconds: Wall-clock time after which the run is given up.
         graph: Name of the PEF's graph that the rewritten model became.
         custom_ops: Absolute paths of libraries with operators of custom domains.
+        constants: Values of inputs that only the original has.
         replaced: Whether the original has float16 in place of which the rewritten model has another type.
 
     Returns:
@@ -101,22 +104,40 @@ def make_sample(
         InvalidModelError: The model's answer contradicts the outputs that it declares.
         ExecutionError: onnxruntime died of the model or refused it as wrong.
     """
-    if not 0 < seconds < math.inf:
-        raise UsageError(f"sample_seconds is {seconds}: expected a number of seconds above 0")
+    _refuse_no_time(seconds)
     if wanted is False:
         return Sample()
     if reason := _obstacle(model, explicit=wanted is True):
         return _without(reason)
-    trial = functools.partial(run_sample, loaded.source(source), threads=1, seconds=seconds)
-    options = {"custom_ops": custom_ops, "wide": replaced or _is_rounded(model)}
+    options: dict[str, Any] = {
+        "custom_ops": custom_ops,
+        "wide": replaced or _is_rounded(model),
+        "seconds": seconds,
+    }
+    trial = functools.partial(_sampled, loaded.source(source), constants or {}, **options)
     try:
-        inputs, run = _answered(functools.partial(trial, **options), model, seed)
+        inputs, run = _answered(trial, model, seed)
     except (UsageError, KeyError) as error:
         return _without(str(error))
     if run.not_sampled:
         return _without(run.not_sampled)
     _check_runs(model, run, loaded)
     return _kept(inputs, run, graph, seed, rounding_depth(model))
+
+
+def _refuse_no_time(seconds: float) -> None:
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"sample_seconds is {seconds}: expected a number of seconds above 0")
+
+
+def _sampled(
+    source: os.PathLike[str] | onnx.ModelProto,
+    constants: Mapping[str, npt.NDArray[Any]],
+    inputs: Sequence[Mapping[str, npt.NDArray[Any]]],
+    **options: Any,
+) -> SampleRun:
+    """Run the original on what the PEF is given, and on what it has as constants."""
+    return run_sample(source, [{**given, **constants} for given in inputs], threads=1, **options)
 
 
 def is_tried(model: ir.Model, *, wanted: bool | None, custom_ops: Sequence[str] = ()) -> bool:
@@ -141,6 +162,7 @@ def keep_sample(
     graph: str = DEFAULT_GRAPH,
     seed: int = 0,
     depth: int = 1,
+    absolute: float = OUTPUT.absolute,
 ) -> Sample:
     """Return what the original model answered as a PEF keeps it, whoever ran the model.
 
@@ -153,6 +175,7 @@ def keep_sample(
         graph: Name of the PEF's graph.
         seed: Seed of the first run's inputs; 0 where the user chose them.
         depth: Operators that round, on the longest way through the model.
+        absolute: What an element of float32 may be off, as a part of the largest one.
 
     Returns:
         The sample, or a note that says why it is not kept.
@@ -174,7 +197,7 @@ def keep_sample(
             f"inputs and outputs take {size >> 20} MiB, the limit is {KEPT_BYTES >> 20}"
         )
     del runs[KEPT_BYTES // max(size, 1) :]  # all runs are of one size
-    tolerance = (OUTPUT.relative, OUTPUT.absolute)
+    tolerance = (OUTPUT.relative, absolute)
     names = (tuple(inputs[0]), tuple(outputs[0]), tuple(narrow))
     record = ReferenceSample(graph, seed, len(runs), *names, depth, *tolerance)
     return Sample(record, encode_reference(runs))
@@ -188,8 +211,17 @@ def _kept(
     depth: int,
 ) -> Sample:
     """Keep what the original answered, with a note on what rounding cost it."""
-    sample = keep_sample(inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth)
-    return dataclasses.replace(sample, notes=(*sample.notes, *_own_error(run)))
+    absolute = own_tolerance(run)
+    sample = keep_sample(
+        inputs, run.outputs, run.wide, graph=graph, seed=seed, depth=depth, absolute=absolute
+    )
+    notes = [*sample.notes, *_own_error(run)]
+    if absolute > OUTPUT.absolute:
+        notes.append(
+            f"The original loses digits: inputs that move by a unit of their last place move its outputs. The "
+            f"reference sample may be off by {absolute:.2g} of the largest number of an output."
+        )
+    return dataclasses.replace(sample, notes=tuple(notes))
 
 
 def _own_error(run: SampleRun) -> tuple[str, ...]:

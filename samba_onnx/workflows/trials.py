@@ -52,6 +52,9 @@ class Verification:
     other_version: str = ""
     """Says that the model is another version of the one that the PEF was converted from, in a sentence; empty
     where it is not, and where the PEF does not know."""
+    departure: str = ""
+    """Says which kernels of the engine were not used for the original, as they are wrong on this machine, and how
+    often; empty where all were."""
 
     @property
     def passed(self) -> bool:

@@ -14,7 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import onnx
 import onnx_ir as ir
@@ -23,16 +23,19 @@ from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.loading import LoadedModel, load_model
 from samba_onnx.pef import Pef
+from samba_onnx.pef.fixed_inputs import fixed_arrays
 from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.source_location import source_location
+from samba_onnx.runtime.engine.neighbours import moved
 from samba_onnx.runtime.sized_graphs import SizedGraphs
 from samba_onnx.workflows.both_sides import BothSides, plain_engine
 from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
+from samba_onnx.workflows.doubtful_values import DoubtfulValues, Look
 from samba_onnx.workflows.function_comparison import coarseness
 from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.parallel import refuse_several
 from samba_onnx.workflows.pef_values import PefValues, run_once
-from samba_onnx.workflows.pieces import ModelPieces
+from samba_onnx.workflows.pieces import ModelPieces, with_open_sizes
 from samba_onnx.workflows.quantisation_steps import zero_point
 from samba_onnx.workflows.rounding_depth import rounding_depth
 from samba_onnx.workflows.sample_inputs import (
@@ -46,8 +49,8 @@ from samba_onnx.workflows.value_statistics import value_statistics
 Counted = Callable[[float, float], None]
 """Called with how much is done, and of how much."""
 
-Look = Callable[[ComparedValue, Any], None]
-"""Called with a value that was compared, and what the PEF computes for it."""
+_MOVES: Final = 2
+"""How many times inputs are moved: a number may stay where it is by chance."""
 
 
 def compare_values(
@@ -106,14 +109,18 @@ def _ignore(done: float, total: float) -> None:
 def _feeds(
     pef: Pef, graph: Graph, loaded: LoadedModel, inputs: Mapping[str, Any] | None, seed: int
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return inputs to try: those that were given, or random ones, of small integers at last."""
+    """Return inputs to try: those that were given, or random ones, of small integers at last.
+
+    The original takes those that the PEF has as constants, too; the PEF does not look at them.
+    """
+    constants = fixed_arrays(pef.manifest.fixed_inputs)
     if inputs is not None:
-        return [("the inputs given", inputs)]
+        return [("the inputs given", {**inputs, **constants})]
     specs, title = input_specs(pef, graph), f"random inputs of seed {seed}"
     ranges = input_ranges(loaded.model.graph).or_else(pef_ranges(pef, graph))
     return [
-        (title, random_inputs(specs, seed, ranges)),
-        (f"{title}, integers 0 and 1", random_inputs(specs, seed)),
+        (title, {**random_inputs(specs, seed, ranges), **constants}),
+        (f"{title}, integers 0 and 1", {**random_inputs(specs, seed), **constants}),
     ]
 
 
@@ -154,7 +161,7 @@ class _Stream:
         model: ir.Model,
         look: Look | None = None,
     ) -> None:
-        self._look = look
+        self._doubts = DoubtfulValues(look, final=limits.chosen)
         self._sides = sides
         self._nodes = {value.name: node for node in model.graph for value in node.outputs}
         self._graph = graph
@@ -212,9 +219,32 @@ class _Stream:
         """
         for title, feeds in trials[:-1]:
             with contextlib.suppress(ExecutionError):
-                return self.result(self.compare(feeds, progress), title, feeds)
+                return self.result(self._judged_twice(feeds, progress), title, feeds)
         title, feeds = trials[-1]
-        return self.result(self.compare(feeds, progress), title, feeds)
+        return self.result(self._judged_twice(feeds, progress), title, feeds)
+
+    def _judged_twice(self, feeds: Mapping[str, Any], progress: Counted) -> list[ComparedValue]:
+        """Compare; where values are beyond the tolerance, again with the original's own distance from itself.
+
+        The original then runs on inputs that are moved by a unit of their last place. Most comparisons end
+        before that.
+        """
+        compared = self.compare(feeds, progress)
+        if not self._doubts:
+            return compared
+        with contextlib.suppress(ExecutionError):
+            for seed in range(_MOVES):
+                self._run_otherwise(moved(feeds, seed))
+        self._doubts.settle()
+        return self.compare(feeds, progress)
+
+    def _run_otherwise(self, feeds: Mapping[str, Any]) -> None:
+        """Run the original alone, and keep its answers for doubtful values."""
+        values = dict(feeds)
+        for number, stage in enumerate(self._stages):
+            values |= self._run_original(number, values)
+            self._doubts.keep(values, self.shared[stage.id])
+            _forget(values, self._last, number)
 
     def compare(self, feeds: Mapping[str, Any], progress: Counted) -> list[ComparedValue]:
         """Run both sides and compare."""
@@ -247,7 +277,7 @@ class _Stream:
         computed = dict.fromkeys(n for place in places for n in original.nodes[place].output if n)
         outputs = [name for name in computed if self._last.get(name, -1) >= number]
         border = {name: values[name] for name in original.border(places) if name in values}
-        piece = original.piece(places, border, outputs)
+        piece = with_open_sizes(original.piece(places, border, outputs))
         return run_once(self._sides.engine, self._sides.open_original(piece), values)
 
     def _judged(
@@ -270,6 +300,7 @@ class _Stream:
                 self._depth,
                 self._coarser,
                 self._zeros.get(name),
+                self._doubts.others(name),
             )
             verdicts[name] = statistics.comparison.passed
             agree = all(verdicts.get(operand, True) for operand in original.reads[place])
@@ -284,8 +315,7 @@ class _Stream:
                 statistics,
                 agree,
             )
-            if self._look is not None:
-                self._look(value, actual[name])
+            self._doubts.show(value, actual[name])
             values.append(value)
         return values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -49,6 +50,7 @@ def value_statistics(
     depth: int,
     coarser: float = 1.0,
     zero: float | None = None,
+    others: Sequence[Any] = (),
 ) -> ValueStatistics:
     """Compare one value.
 
@@ -60,6 +62,7 @@ def value_statistics(
         depth: Operators that round, on the longest way through the original.
         coarser: 8 where the PEF rounds to bfloat16 what the original computes in float32.
         zero: What stands for zero in integers that a quantisation rounded; None of any other value.
+        others: What the original computes to inputs that nobody can tell from these, where that is known.
 
     Returns:
         The statistics; of a sequence those of its worst element.
@@ -71,8 +74,22 @@ def value_statistics(
         if coarser != 1 and str(actual.dtype) in _HALVES and expected.dtype == np.float32:
             actual = actual.astype(np.float32)
     zeros = {} if zero is None else {name: zero}
-    expectation = Expectation({name: expected}, None, depth, coarser=coarser, zeros=zeros)
+    others = [_as_type(other, expected) for other in others]
+    expectation = Expectation(
+        {name: expected},
+        None,
+        depth,
+        coarser=coarser,
+        zeros=zeros,
+        again=lambda: [{name: other} for other in others],
+    )
     return replace(_statistics(name, actual, expectation, limits), dtype=dtype)
+
+
+def _as_type(other: Any, expected: Any) -> Any:
+    """Return another answer of the original in the type in which what is expected is compared."""
+    arrays = isinstance(other, np.ndarray) and isinstance(expected, np.ndarray)
+    return other.astype(expected.dtype) if arrays and other.dtype != expected.dtype else other
 
 
 def _in_one_type(actual: Array, expected: Array) -> tuple[Array, Array]:

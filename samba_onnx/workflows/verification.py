@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.loading import load_model
 from samba_onnx.pef import Pef, load_pef
+from samba_onnx.pef.fixed_inputs import fixed_arrays
 from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.dataflow import name_of
 from samba_onnx.runtime.sized_graphs import SizedGraphs
@@ -64,9 +66,8 @@ def verify(
 ) -> Verification:
     """Compare a PEF on the emulator with the original model, both on one engine.
 
-    On one engine, what the two graphs compute differs only by what the compiler did and by what
-    the engine does wrong in one of them. If they differ on onnxruntime and agree on ``reference``,
-    which shares no kernel with it, the fault is the engine's.
+    On one engine the two differ only by what the compiler did and by what the engine does wrong in one of
+    them. If they agree on ``reference``, which shares no kernel with onnxruntime, the fault is the engine's.
 
     Args:
         model: The original model, as a path or in memory.
@@ -99,7 +100,8 @@ def verify(
         original = options.open_original(loaded.source(model))
         trials = _trials(opened, original, loaded.model, inputs, seed)
         compared = compare_trials(opened, trials, "original", ChosenTolerances(rtol, atol), options)
-        return dataclasses.replace(compared, other_version=other_version(opened, loaded))
+        version = other_version(opened, loaded)
+        return dataclasses.replace(compared, other_version=version, departure=original.departure)
 
 
 def self_test(
@@ -269,7 +271,10 @@ def _trial(
     steps: Mapping[str, float],
 ) -> ExpectedRun:
     outputs, wide = original.run(inputs), original.run_wide(inputs)
-    return ExpectedRun(name, graph, inputs, Expectation(outputs, wide, depth, steps))
+    again = functools.cache(functools.partial(original.run_otherwise, inputs))
+    again_wide = functools.cache(functools.partial(original.run_otherwise, inputs, wide=True))
+    expectation = Expectation(outputs, wide, depth, steps, again=again, again_wide=again_wide)
+    return ExpectedRun(name, graph, inputs, expectation)
 
 
 def _refuse_other_model(pef: Pef, model: ir.Model) -> None:
@@ -294,6 +299,7 @@ def _trials(
     depth, steps = rounding_depth(model), output_steps(model)
     graphs = pef.manifest.graphs
     sizes = SizedGraphs(pef.manifest)
+    original = original.with_feeds(fixed_arrays(pef.manifest.fixed_inputs))
     if inputs is not None:
         graph = sizes.fitting(inputs) if sizes else graphs[0]
         return [_trial("the inputs given", graph, original, inputs, depth, steps)]

@@ -44,6 +44,7 @@ def test_options_reach_the_compiler(samba_port: SambaPort, compiler: Compiler, m
         *("--dim", "seq=128", "--input-shape", "a=b=1,?,rows", "--input-shape", "scalar="),
         *("--float16", "bfloat16", "--legalise", "all", "--no-legalise", "pad"),
         *("--placement", "strict", "--host", "own.toml"),
+        *("--constant", "sr=16000", "--constant", "on=True"),
     )
     assert result.status == 0
     (call,) = calls
@@ -59,6 +60,7 @@ def test_options_reach_the_compiler(samba_port: SambaPort, compiler: Compiler, m
         "keep_dynamic": False,
         "float16": "bfloat16",
         "precision": None,
+        "constants": {"sr": 16000, "on": True},
         "legalise": "all",
         "no_legalise": ["pad"],
         "optimization_rules": None,

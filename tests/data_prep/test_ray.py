@@ -20,30 +20,32 @@ pytestmark = [
 ray = pytest.importorskip("ray", reason="pip install 'samba-onnx[ray]'")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
+    """One that the engine itself starts, on the first use, whose processes find this checkout."""
     paths = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", ""))
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        logging_level="error",
-        log_to_driver=False,
-        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}},
-    )
-    yield
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+        patch.delenv("RAY_ADDRESS", raising=False)
+        yield
+        ray.shutdown()
 
 
-@pytest.mark.usefixtures("cluster")
-def test_a_cluster_makes_the_same_files(tmp_path: Path) -> None:
+def test_a_cluster_makes_the_same_files_without_a_word(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     source = write(tmp_path / "corpus.jsonl", pairs(200))
     run(source, tmp_path / "local", train=5)
     result = run(source, tmp_path / "ray", train=5, engine=EngineKind.RAY, num_workers=2)
+    assert ray.is_initialized()
     assert contents(tmp_path / "ray") == contents(tmp_path / "local")
     assert result.metrics["train"].articles > 100
+    printed = capfd.readouterr()
+    # Its native part complains of how its own Python part starts workers, which no option leaves out.
+    known = "github.com/ray-project/ray/issues/53727"
+    assert [line for line in (printed.out + printed.err).splitlines() if known not in line] == []
 
 
-@pytest.mark.usefixtures("cluster")
 def test_an_error_of_a_worker_names_the_line(tmp_path: Path) -> None:
     lines = pairs(40)
     lines[21] = "oops"

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from transformers import AutoTokenizer
@@ -21,6 +22,11 @@ from tests.data_prep.test_balancing import expected as balanced
 from tests.data_prep.tokenizers_of_tests import gpt2_like
 
 LINES = pairs(60)
+COUNTS = (
+    "articles", "completion_tokens", "input_tokens", "output_tokens", "padding_tokens", "prompt_tokens", "sequences",
+    "tokens_dropped_from_all_prompt", "tokens_dropped_from_packing",
+)  # fmt: skip
+"""What the documented tool writes of its metrics, after ``train_``, and ``dev_`` where there are dev files."""
 NAMES = ("train_1_of_3", "train_2_of_3", "train_3_of_3", "test_1_of_1", "dev_1_of_1")
 
 
@@ -113,8 +119,14 @@ def test_what_stands_beside_the_files(tmp_path: Path) -> None:
             "number_of_test_files": 1,
             "max_batch_size_train": min(counts),
             "max_batch_size_dev": len(HDF5Dataset(out, "dev")),
+            **{
+                f"{kind}_{name}": getattr(result.metrics[kind], name)
+                for kind in ("train", "dev")
+                for name in COUNTS
+            },
         }
     )
+    assert list(metadata) == sorted(metadata)
     assert max(counts) - min(counts) <= 1
     assert json.loads((out / "category_to_id.json").read_text()) == {"b": 0, "a": 1}
     copy = AutoTokenizer.from_pretrained(out / "tokenizer")
@@ -131,6 +143,53 @@ def test_what_stands_beside_the_files(tmp_path: Path) -> None:
         assert record["size"] == len(content)
         assert record["modified_time"] == (out / name).stat().st_mtime
     assert not list(out.glob(".*"))
+
+
+def test_without_dev_files_the_metadata_has_the_eighteen_keys_of_the_documented_tool(
+    tmp_path: Path,
+) -> None:
+    """Its counts agree with the files: nothing is added up that balancing moves."""
+    source, out = write(tmp_path / "corpus.jsonl", LINES), tmp_path / "out"
+    run(source, out, dev=0, test=0)
+    metadata = yaml.safe_load((out / "metadata.yaml").read_text())
+    assert metadata.keys() == {
+        "max_batch_size_dev", "max_batch_size_train", "max_seq_length", "number_of_dev_files", "number_of_test_files",
+        "number_of_training_files", "token_type_ids", "tokenizer_model_type", "vocab_size",
+        *(f"train_{name}" for name in COUNTS),
+    }  # fmt: skip
+    with HDF5Dataset(out, "train", in_memory=True) as dataset:
+        types = np.concatenate([each["token_type_ids"] for each in dataset])  # type: ignore[attr-defined]
+    assert metadata["train_sequences"] == len(dataset)
+    assert metadata["train_output_tokens"] == types.size
+    assert metadata["train_prompt_tokens"] == (types == 0).sum()
+    assert metadata["train_completion_tokens"] == np.isin(types, (1, 3)).sum()
+    assert metadata["train_padding_tokens"] == (types == 2).sum()
+    assert metadata["train_articles"] == len(LINES)
+
+
+@pytest.mark.parametrize("shuffle", list(Shuffle))
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_files_of_text_have_line_feeds(shuffle: Shuffle, end: str, tmp_path: Path) -> None:
+    """As the documented tool writes them: it reads and writes text, so that a line ends as Python's do."""
+    plain = write(tmp_path / "plain.jsonl", LINES)
+    source = tmp_path / "corpus.jsonl"
+    source.write_bytes("".join(f"{line}{end}" for line in LINES).encode())
+    for each, out in ((plain, "a"), (source, "b")):
+        run(each, tmp_path / out, shuffle=shuffle, keep_split_jsonls=True)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+    texts = [text for name, text in contents(tmp_path / "b").items() if name.endswith("jsonl")]
+    assert len(texts) == 5
+    assert not any(b"\r" in text for text in texts)
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\r"])
+def test_a_line_that_cannot_be_read_is_found_whatever_lines_end_with(
+    end: bytes, tmp_path: Path
+) -> None:
+    source = tmp_path / "corpus.jsonl"
+    source.write_bytes(end.join(line.encode() for line in [*LINES[:20], "oops", *LINES[21:]]))
+    with pytest.raises(DataError, match=r"corpus\.jsonl:21: this is no JSON"):
+        run(source, tmp_path / "out", dev=0, test=0)
 
 
 def test_the_model_of_the_tokenizer_is_named_and_copied(tmp_path: Path) -> None:

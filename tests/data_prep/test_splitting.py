@@ -78,8 +78,11 @@ def test_lines_go_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (tmp_path / "b").write_bytes("".join(lines[6:]).encode())
     targets = [tmp_path / f"t{number}" for number in range(3)]
     split_in_turn([tmp_path / "a", tmp_path / "b"], targets, Silence())
+    # Lines end as those of Python's text files do, and with a line feed.
+    lines = "".join(lines).splitlines(keepends=True)
     for number, target in enumerate(targets):
-        assert target.read_bytes().decode() == "".join(lines[number::3])
+        shared = "".join(lines[number::3]).replace("\r\n", "\n").replace("\r", "\n")
+        assert target.read_bytes().decode() == shared
 
 
 @pytest.mark.parametrize("shuffle", [in_memory, large_file])
@@ -100,7 +103,7 @@ def test_shuffling_keeps_every_line(
         assert all(part.pop() == "" for part in parts)
         assert [len(part) for part in parts] == [41, 41, 40, 40, 40]
         order = [line for part in parts for line in part]
-        assert sorted(order) == sorted(line.removesuffix("\n") for line in lines)
+        assert sorted(order) == sorted(line.rstrip("\r\n") for line in lines)
         assert orders.setdefault(seed, order) == order
     assert orders[1] != orders[2]
 

@@ -94,6 +94,24 @@ def test_lines_of_json(kind: str, tmp_path_factory: pytest.TempPathFactory) -> N
     compare()
 
 
+@pytest.mark.parametrize("separates", [False, True])
+@pytest.mark.parametrize("kind", ALL)
+def test_spaces_are_taken_only_from_between_a_prompt_and_its_completion(
+    kind: str, separates: bool, tmp_path: Path
+) -> None:
+    spaces = ["", " ", "   ", "\t", " \n "]
+    lines = [
+        json.dumps({"prompt": f"{one}the{other}", "completion": f"{other}fox{one}"})
+        for one in spaces
+        for other in spaces
+    ]
+    source, flags = tmp_path / "lines.jsonl", {"disable_space_separator": not separates}
+    source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    tokenizer = ALL[kind]()
+    data_prep(source, None, tokenizer, PreparationOptions(8, space_separator=separates))
+    assert read_sequences(tmp_path / "lines.hdf5") == Rules(tokenizer, **flags).file(lines)
+
+
 @pytest.mark.usefixtures("small_batches")
 def test_lines_of_text(tmp_path: Path) -> None:
     tokenizer = llama_like()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from samba_onnx.facts.names import (
@@ -7,6 +9,7 @@ from samba_onnx.facts.names import (
     before_name,
     free_name,
     gradient_name,
+    in_a_list,
     joined,
     root_name,
     symbol_name,
@@ -74,3 +77,11 @@ def test_a_free_name_for_once() -> None:
     taken = {"x": 0, "x_1": 0}
     assert free_name("y", taken) == "y"
     assert free_name("x", taken) == "x_2"
+
+
+def test_one_name_and_several() -> None:
+    assert (
+        in_a_list("all") == in_a_list(["all"]) == in_a_list(name for name in ("all",)) == ("all",)
+    )
+    assert in_a_list(Path("a.so")) == (Path("a.so"),)
+    assert in_a_list(()) == ()

@@ -10,7 +10,15 @@ from torch import nn
 
 import samba_onnx as samba
 from samba_onnx.errors import NoDeviceError, UsageError
-from samba_onnx.optim import SGD, AdamW, state_materializers, steps_done, to_cpu, to_rdu
+from samba_onnx.optim import (
+    ROUNDING_STEPS,
+    SGD,
+    AdamW,
+    state_materializers,
+    steps_done,
+    to_cpu,
+    to_rdu,
+)
 from tests.optim.test_host import differentiate, model, trained
 from tests.tensor.memory_store import attached
 
@@ -149,6 +157,11 @@ def test_optimizers_of_torch_are_copied_by_name() -> None:
         to_cpu(optimizer, (1,), names)
         assert torch.equal(optimizer.state[one[0].weight]["momentum_buffer"], wanted)
         assert torch.equal(before + 1, wanted), "the host's own tensor stays as it was"
+        # One whose state was never on the host: nobody has said that its steps round at random.
+        fresh = torch.optim.SGD(one.parameters(), lr=0.1, momentum=0.9)
+        to_cpu(fresh, (1,), names)
+        assert torch.equal(fresh.state[one[0].weight]["momentum_buffer"], wanted)
+        assert not any(ROUNDING_STEPS in group for group in fresh.param_groups)
 
 
 def test_state_is_made_when_the_device_asks_for_it() -> None:

@@ -101,6 +101,12 @@ def _move(symbol: str, cause: str, call: int | None, size: int = 4800) -> Tree:
     }
 
 
+def _fixed(**fields: Any) -> Tree:
+    """Return the record of an input that is the constant 16000."""
+    record = {"name": "sr", "type": "tensor(int64)", "shape": [], "content": "gD4AAAAAAAA="}
+    return {**record, **fields}
+
+
 def _bound(**fields: Any) -> Tree:
     """Return the record of a dimension of the toy's graph."""
     record = {"assumed": True, "inputs": ["x[0]"], "name": "n", "option": "--dim n=1", "size": 4}
@@ -265,6 +271,21 @@ CHANGES: dict[str, Change] = {
     "empty name of the model": _put({"x": ""}, *G, "model_names"),
     "size of no graph": _put([_bound(graph=NO_SUCH)], "bound_dimensions"),
     "negative size": _put([_bound(size=-1)], "bound_dimensions"),
+    # Constants in the place of inputs.
+    "constant for an input of a graph": _put([_fixed(name="x")], "fixed_inputs"),
+    "constant given twice": _put([_fixed(), _fixed()], "fixed_inputs"),
+    "constant of no type": _put([_fixed(type="seq(tensor(float))")], "fixed_inputs"),
+    "constant of text": _put([_fixed(type="tensor(string)")], "fixed_inputs"),
+    "constant of a negative size": _put([_fixed(shape=[-1])], "fixed_inputs"),
+    "constant of too few bytes": _put([_fixed(shape=[2])], "fixed_inputs"),
+    "constant of huge size": _put([_fixed(shape=[1 << 62, 1 << 62])], "fixed_inputs"),
+    "constant that is no base64": _put([_fixed(content="****")], "fixed_inputs"),
+    "constant in another script": _put([_fixed(content="é" * 12)], "fixed_inputs"),
+    "constant of too many bytes": _put(
+        [_fixed(type="tensor(int8)", shape=[(1 << 20) + 2], content="AAAA" * 349526)],
+        "fixed_inputs",
+    ),
+    "no constants, stated": _put([], "fixed_inputs"),
     # Samples and argins of nothing.
     "sample of no graph": _put(NO_SUCH, "reference", "graph"),
     "sample of no input": _put([NO_SUCH], "reference", "inputs"),

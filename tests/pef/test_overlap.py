@@ -95,6 +95,8 @@ def run(text: str, copy: float = 2.0, outputs: Sequence[str] = (), places: str =
         (run("R9 x>a, C1 t>b, R3 a+b>y", places="x=p b=p"), 2 + 9 + 2 + 3),
         # What is copied to the host must be there before a section overwrites it.
         (run("R1 x>a, R1 x>b, R1 b>y", copy=5.0, outputs=("a",), places="a=p y=p"), 5 + 1 + 5 + 1),
+        # And before another copy to the device does.
+        (run("R1 x>a, C1 t>b, R3 b>y", copy=5.0, outputs=("a",), places="a=p b=p"), 5 + 1 + 5 + 5 + 3),
         # What a fallback waits for goes before an output of the same section.
         (run("R1 x>a+b, C9 b>c", outputs=("a",)), 2 + 1 + 2 + 9),
         # Both directions of the link at once.

@@ -195,21 +195,28 @@ def two_layers(*, clips: bool = False, accumulates: bool = False) -> Plan:
     )
 
 
-def three_scales() -> Plan:
-    """y = x (w1 + w2 + w3), whose gradients are one bucket, each made by a section of its own."""
+def three_scales(second: str = "float") -> Plan:
+    """y = x (w1 + w2 + w3), the gradient of each made by a section of its own.
+
+    Args:
+        second: Type of the second weight. Gradients of one type are one bucket.
+    """
+    types = {1: "float", 2: second, 3: "float"}
+    weights = ", ".join(f"{kind}[8] w{number}" for number, kind in types.items())
     pieces = [
         section(
-            "f (float[4,8] x, float[8] w1, float[8] w2, float[8] w3) => (float[4,8] y) "
-            "{ w = Sum(w1, w2, w3) y = Mul(x, w) }"
+            f"f (float[4,8] x, {weights}) => (float[4,8] y) "
+            "{ c2 = CastLike(w2, x) w = Sum(w1, c2, w3) y = Mul(x, w) }"
         )
     ]
-    for number in (1, 2, 3):
+    for number, kind in types.items():
         gradient, axis = f"w{number}__grad", f"axis{number}"
+        to = "to = 11" if kind == "double" else "to = 1"
         pieces.append(
             section(
-                f"b (float[4,8] x, float[4,8] y__grad) => (float[8] {gradient}) "
+                f"b (float[4,8] x, float[4,8] y__grad) => ({kind}[8] {gradient}) "
                 f"<int64[1] {axis} = {{0}}> {{ p{number} = Mul(x, y__grad) "
-                f"{gradient} = ReduceSum<keepdims=0>(p{number}, {axis}) }}",
+                f"s{number} = ReduceSum<keepdims=0>(p{number}, {axis}) {gradient} = Cast<{to}>(s{number}) }}",
                 type=SectionType.BCKWD,
             )
         )

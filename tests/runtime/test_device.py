@@ -262,7 +262,7 @@ def test_stale_activations_are_refused(tmp_path: Path) -> None:
         ({"until_call": -1}, ScheduleError, "call -1 does not exist"),
         ({"from_call": 2, "until_call": 2}, ScheduleError, "no call"),
         ({"outputs": ["q"]}, UsageError, "output 'q' does not exist.*'y'"),
-        ({"outputs": "y"}, UsageError, "list of names"),
+        ({"outputs": "yy"}, UsageError, "output 'yy' does not exist"),
         ({"graph": "other"}, UsageError, "graph 'other' does not exist.*main"),
         ({"section_ids": [0], "outputs": ["y"]}, ScheduleError, "'y', which has no value.*3"),
     ],

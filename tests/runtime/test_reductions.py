@@ -247,6 +247,33 @@ def test_gradients_that_lie_apart_in_a_bucket_are_all_reduced(
             np.testing.assert_allclose(device.read(f"{name}__grad"), mean, **CLOSE)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("second", ["float", "double"])
+def test_a_bucket_waits_for_the_last_of_its_gradients(
+    stack: ExitStack, tmp_path: Path, mode: str, second: str
+) -> None:
+    """That of another type is complete while one of the first type is still to come."""
+    how, names = reduction(mode), ("w1", "w2", "w3")
+    types = ("float32", "float64" if second == "double" else "float32", "float32")
+    values = {name: np.ones(8, kind) for name, kind in zip(names, types, strict=True)}
+    replicas = open_replicas(stack, tmp_path, three_scales(second), weights=values)
+    dy = RNG.standard_normal((2, 4, 8)).astype(np.float32)
+
+    def work(rank: int) -> int:
+        device, member = replicas[rank]
+        device.write("y__grad", dy[rank])
+        run(device, X[0, rank], how, section_types=["FWD", "BCKWD", "REDUCE"])
+        return len(member.sizes)
+
+    buckets = len(set(types))
+    sent = together([lambda rank=rank: work(rank) for rank in range(2)])  # type: ignore[misc]
+    assert sent == [buckets, buckets]
+    mean = (X[0, :2] * dy).sum(1).mean(0)
+    for device, _ in replicas:
+        for name in names:
+            np.testing.assert_allclose(device.read(f"{name}__grad"), mean, **CLOSE)
+
+
 def test_an_optimizer_reduces_what_it_reads_though_nobody_asked(
     stack: ExitStack, tmp_path: Path
 ) -> None:
@@ -354,6 +381,36 @@ def test_what_a_failed_run_of_several_wrote_is_left_unreduced(
     sizes = together([lambda rank=rank: work(rank) for rank in range(2)])  # type: ignore[misc]
     both = [W2.size + NOTE_NUMBERS, W1.size + NOTE_NUMBERS]
     assert sizes == [both, both]
+
+
+@pytest.mark.parametrize("before", [0, 1, 3], ids=["first", "second", "replayed"])
+def test_a_run_that_succeeds_where_it_failed_before_leaves_nothing_unreduced(
+    stack: ExitStack, tmp_path: Path, before: int
+) -> None:
+    """The step behind it sends no gradient again, and is one of all replicas."""
+    how, kinds = reduction(), ["FWD", "BCKWD", "REDUCE"]
+    replicas = open_replicas(stack, tmp_path, two_layers())
+
+    def work(rank: int) -> None:
+        device, member = replicas[rank]
+        device.write("y__grad", DY[0, rank])
+        for _ in range(before):
+            run(device, X[0, rank], how, section_types=kinds)
+        member.fails_at = len(member.sizes)
+        with pytest.raises(ConnectionError):
+            run(device, X[0, rank], how, section_types=kinds)
+        run(device, X[0, rank], how, section_types=kinds)
+        sent = len(member.sizes)
+        run(device, None, how, section_types=["OPT"])
+        assert len(member.sizes) == sent
+        assert reduced(device) == []
+
+    together([lambda rank=rank: work(rank) for rank in range(2)])  # type: ignore[misc]
+    x, dy = X[0, :2].reshape(-1, 8), DY[0, :2].reshape(-1, 3)
+    w1, w2 = W1 - LR * x.T @ (dy @ W2.T) / 2, W2 - LR * (x @ W1).T @ dy / 2
+    for device, _ in replicas:
+        for mine, exact in zip(weights(device), (w1, w2), strict=True):
+            np.testing.assert_allclose(mine, exact, **CLOSE)
 
 
 def test_a_device_alone_moves_nothing(stack: ExitStack, tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from docs.generators.wild import PAGE, page
 from tests.wild.catalogue import SUBJECTS
+from tests.wild.distributions import UnreachableError
 from tests.wild.outcome import Outcome, measure
 from tests.wild.table import difference, is_worse, read, summary, write
 
@@ -25,9 +27,10 @@ def main() -> int:
         print(summary(table), end="")
         return 0
     measured = {
-        name: _measured(name, table.get(name))
+        name: outcome
         for name in SUBJECTS
         if not options.names or any(part in name for part in options.names)
+        if (outcome := _measured(name, table.get(name))) is not None
     }
     worse = [name for name, outcome in measured.items() if is_worse(outcome, table.get(name))]
     if worse and not options.accept_worse:
@@ -39,10 +42,20 @@ def main() -> int:
     return 0
 
 
-def _measured(name: str, expected: Outcome | None) -> Outcome:
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = measure(SUBJECTS[name], Path(folder))
-    print(f"{name}: {difference(outcome, expected) or 'as in the table'}", flush=True)
+def _measured(name: str, expected: Outcome | None) -> Outcome | None:
+    """Measure one subject; None where its package cannot be fetched, so that its row stays as it is."""
+    start = time.process_time()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            outcome = measure(SUBJECTS[name], Path(folder))
+    except UnreachableError as error:
+        print(f"{name}: not measured: {error}", file=sys.stderr)
+        return None
+    seconds = time.process_time() - start
+    print(
+        f"{name}: {difference(outcome, expected) or 'as in the table'} ({seconds:.1f} s)",
+        flush=True,
+    )
     return outcome
 
 

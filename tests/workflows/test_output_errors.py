@@ -509,3 +509,20 @@ def test_the_only_step_of_a_coarser_device_is_its_own_root_mean_square() -> None
     (output,) = compare_outputs({"y": answer + np.int8(3)}, one, ChosenTolerances())
     allowed = 1 + 3 * output_roundings(1) * 2.0**-8 * (10.0 + 10.0)
     assert output.of_allowed == pytest.approx(3 / allowed)
+
+
+def test_what_bfloat16_has_no_number_for_may_be_infinite_and_nothing_else_may() -> None:
+    """Against float32, whose lowest number masks are made of: ml_dtypes rounds it to infinity, too."""
+    lowest = np.finfo(np.float32).min
+    largest = np.float32(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
+    expected = np.array([lowest, 1.0, largest], np.float32)
+    rounded = expected.astype(ml_dtypes.bfloat16).astype(np.float32)
+    assert np.isinf(rounded[0])
+    for place, number, passes in ((0, -np.inf, True), (0, np.inf, False), (2, np.inf, False)):
+        actual = expected.copy()
+        actual[place] = number
+        whole = Expectation({"y": expected}, coarser=8.0)
+        (output,) = compare_outputs({"y": actual}, whole, ChosenTolerances())
+        assert output.passed is passes
+        (output,) = compare_outputs({"y": actual}, Expectation({"y": expected}), ChosenTolerances())
+        assert not output.passed

@@ -80,6 +80,32 @@ def test_all_values_of_a_right_pef_agree_and_the_others_are_counted(
     assert result.gone["Identity"] == 1
     assert done[-1] == (len(pef.manifest.sections), len(pef.manifest.sections))
     assert all(value.statistics.cosine is not None for value in result.values)
+    assert all(value.operands_agree for value in result.values)
+    assert {value.dtype for value in result.values} == {"float32"}
+
+
+def test_values_of_one_section_are_judged_in_the_order_in_which_they_are_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their names are in another one."""
+    text = """<ir_version: 10, opset_import: ["" : 21]>
+    net (float[4, 8] x, int64[8] i) => (float[4, 8] a, int64[8] k) {
+        r = Relu(x) q = Tanh(r) p = Exp(q) a = Neg(p) k = Abs(i) }"""
+    path = tmp_path / "net.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    with_pass(monkeypatch, BROKEN["Tanh"])
+    with samba_onnx.convert(path, tmp_path / "net.pef", sample=False) as pef:
+        result = compare_values(path, pef)
+    assert [value.name for value in result.values if value.name in "rqpa"] == list("rqpa")
+    agree = {value.name: (value.passed, value.operands_agree) for value in result.values}
+    assert agree == {
+        "r": (True, True),
+        "q": (False, True),
+        "p": (False, False),
+        "a": (False, False),
+        "k": (True, True),
+    }
+    assert {value.name for value in result.values if value.dtype == "int64"} == {"k"}
 
 
 @pytest.mark.quick(every=3)
@@ -152,6 +178,8 @@ def test_parts_on_the_cpu_sequences_and_constants_are_compared(tmp_path: Path) -
     values = {value.name: value for value in result.values}
     assert values.keys() >= {"a", "b", "p", "y", "k"}
     assert values["p"].statistics.comparison.tolerance == "equal"
+    dtypes = {"a": "float32", "b": "float32", "p": "int64"}
+    assert {name: values[name].dtype for name in dtypes} == dtypes
 
 
 def test_weights_beside_the_model_and_halves(tmp_path: Path) -> None:

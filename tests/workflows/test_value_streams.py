@@ -15,6 +15,7 @@ from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.program.source_location import STACK_TRACE
 from samba_onnx.workflows import value_comparison
 from samba_onnx.workflows.compared_values import ComparedValue
+from samba_onnx.workflows.doubtful_values import DoubtfulValues
 from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.pieces import ModelPieces
 from samba_onnx.workflows.value_comparison import (
@@ -170,14 +171,18 @@ def test_the_first_inputs_that_both_sides_take_count(monkeypatch: pytest.MonkeyP
     for expected in "123":
         tried.clear()
         names = dict(map(reversed, trials))  # type: ignore[arg-type]
-        answer = stream().first_answer(trials, print)
+        answer = stream(_doubts=DoubtfulValues(None)).first_answer(trials, print)
         assert answer == ([expected], names[expected], expected)
         assert tried == list("123"[: int(expected)])
         refused.add(expected)
     with pytest.raises(ExecutionError, match="3"):
-        stream().first_answer(trials, print)
+        stream(_doubts=DoubtfulValues(None)).first_answer(trials, print)
     refused.clear()
-    assert stream().first_answer(trials[:1], print) == (["1"], "one", "1")
+    assert stream(_doubts=DoubtfulValues(None)).first_answer(trials[:1], print) == (
+        ["1"],
+        "one",
+        "1",
+    )
 
 
 PIECES = """<ir_version: 10, opset_import: ["" : 21, "mine": 1]> g (float[2] x) => (float[2] y)
@@ -202,7 +207,7 @@ def test_each_value_is_told_with_its_node_and_whether_its_operands_agree() -> No
         _coarser=1.0,
         _zeros={"q": 0.0},
         _nodes={},
-        _look=lambda *look: looks.append(look),
+        _doubts=DoubtfulValues(lambda *look: looks.append(look), final=True),
     )
     expected = {"q": right, "b": [right], "c": right, "y": right}
     actual = {**expected, "b": [right * 2], "y": right}

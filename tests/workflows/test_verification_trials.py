@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -29,7 +29,17 @@ GRAPHS = tuple(SimpleNamespace(name=name, outputs=("y",)) for name in ("first", 
 
 
 def pef_of(graphs: tuple[Any, ...] = GRAPHS, **more: Any) -> Any:
-    return SimpleNamespace(path="m.pef", manifest=SimpleNamespace(graphs=graphs, **more))
+    return SimpleNamespace(
+        path="m.pef", manifest=SimpleNamespace(graphs=graphs, **{"fixed_inputs": (), **more})
+    )
+
+
+class Opened(NamedTuple):
+    """An original that was opened, with what it was opened by."""
+
+    options: DeviceOptions
+    source: str
+    departure: str
 
 
 @pytest.fixture
@@ -54,20 +64,25 @@ def test_a_model_is_run_as_the_pef_is(calls: Calls, monkeypatch: pytest.MonkeyPa
     loaded = SimpleNamespace(model="ir", source=lambda model: f"source of {model}")
     monkeypatch.setattr(verification, "load_model", lambda model: loaded)
     monkeypatch.setattr(verification, "_refuse_other_model", lambda pef, model: None)
-    monkeypatch.setattr(trials.DeviceOptions, "open_original", lambda self, source: (self, source))
+    monkeypatch.setattr(
+        trials.DeviceOptions,
+        "open_original",
+        lambda self, source: Opened(self, source, departure="a departure"),
+    )
     monkeypatch.setattr(verification, "_trials", lambda *arguments: arguments)
     monkeypatch.setattr(verification, "other_version", lambda pef, loaded: "another version")
     pef = pef_of()
     result = verify("model", pef)
     assert result.other_version == "another version"
     default = DeviceOptions(None, "onnxruntime", ())
-    original = (default, "source of model")
+    assert result.departure == "a departure"
+    original = Opened(default, "source of model", "a departure")
     expected = (pef, (pef, original, "ir", None, 0), "original", ChosenTolerances(), default)
     assert calls["compared"] == expected
     inputs = {"x": 1}
     options = DeviceOptions(3, "reference", ["lib"])
     verify("model", pef, inputs=inputs, seed=5, rtol=0.5, atol=0.25, threads=3, engine="reference", custom_ops=["lib"])  # fmt: skip
-    original = (options, "source of model")
+    original = Opened(options, "source of model", "a departure")
     limits = ChosenTolerances(0.5, 0.25)
     assert calls["compared"] == (pef, (pef, original, "ir", inputs, 5), "original", limits, options)
 
@@ -124,6 +139,13 @@ def test_values_are_compared_by_roundings_of_their_type_or_as_asked(
 
 class Original:
     """Answers what it was asked, and refuses integers beyond 1."""
+
+    def with_feeds(self, constants: Any) -> Any:
+        assert constants == {}
+        return self
+
+    def run_otherwise(self, inputs: Any, *, wide: bool = False) -> Any:
+        return ()
 
     def run(self, inputs: Any) -> Any:
         if inputs["i"].max() > 1:

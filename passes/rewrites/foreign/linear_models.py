@@ -108,7 +108,7 @@ def linear_classifier(draft: Draft) -> tuple[ir.Value, ir.Value]:
 
 
 def binary(
-    draft: Draft, scores: ir.Value, labels: np.ndarray, total: float
+    draft: Draft, scores: ir.Value, labels: np.ndarray, total: float, threshold: float = 0.0
 ) -> tuple[ir.Value, ir.Value]:
     """Write the label and the two scores of a classifier that computes one score.
 
@@ -117,6 +117,7 @@ def binary(
         scores: ``[batch, 1]``, of the second class.
         labels: The two classes.
         total: What both scores add up to where they are not transformed.
+        threshold: What the score of the second class must be greater than, to be chosen.
 
     Raises:
         CannotExpandError: The scores are transformed by more than a sigmoid.
@@ -128,6 +129,6 @@ def binary(
     whole = np.full(1, 1.0 if name == "LOGISTIC" else total, np.float32)
     first = draft.op("Sub", draft.constant(whole), second)
     both = draft.op("Concat", first, second, axis=1)
-    zero = draft.constant(np.zeros(1, np.float32))
-    chosen = draft.op("Squeeze", draft.op("Greater", scores, zero), draft.integers(1))
+    limit = draft.constant(np.full(1, threshold, np.float32))
+    chosen = draft.op("Squeeze", draft.op("Greater", scores, limit), draft.integers(1))
     return draft.op("Where", chosen, *(draft.constant(labels[at]) for at in (1, 0))), both

@@ -88,14 +88,16 @@ def tree_ensemble_classifier(draft: Draft) -> tuple[ir.Value, ir.Value]:
 def _binary(draft: Draft, labels: NDArray[np.int64]) -> tuple[ir.Value, ir.Value]:
     """Write a classifier whose leaves all score class 0, by which onnxruntime means the second.
 
-    Of two classes that are both scored it returns 0 or 1, whatever their labels are.
+    Scores of which none is negative are probabilities to it: the second class is chosen above one half,
+    and the first has what is left of 1. Of two classes that are both scored it returns 0 or 1,
+    whatever their labels are.
     """
     if set(draft.list_of("class_ids")) != {0}:
         raise CannotExpandError("it scores the second of two classes apart from the first")
-    if min(draft.list_of("class_weights"), default=0.0) >= 0:
-        raise CannotExpandError("its weights of one class are probabilities")
-    trees = _read(draft, "class", 1)
-    return binary(draft, _based(draft, _sums(draft, trees)), labels, total=0.0)
+    scores = _based(draft, _sums(draft, _read(draft, "class", 1)))
+    if min(draft.list_of("class_weights")) < 0:
+        return binary(draft, scores, labels, total=0.0)
+    return binary(draft, scores, labels, total=1.0, threshold=0.5)
 
 
 def _based(draft: Draft, total: ir.Value) -> ir.Value:

@@ -6,6 +6,7 @@ Each file holds the rules of one family; importing this package enters them all.
 from __future__ import annotations
 
 from samba_onnx.passes.rewrites.legalisation import (
+    convolutions,
     einsum,
     functions,
     masks,
@@ -16,6 +17,7 @@ from samba_onnx.passes.rewrites.legalisation import (
     ranking,
     recurrence,
     resizing,
+    reversal,
     sampling,
     unrolling,
 )
@@ -24,6 +26,7 @@ from samba_onnx.passes.rewrites.legalisation.registry import Rule, all_rules
 __all__ = [
     "Rule",
     "all_rules",
+    "convolutions",
     "einsum",
     "functions",
     "masks",
@@ -34,6 +37,7 @@ __all__ = [
     "ranking",
     "recurrence",
     "resizing",
+    "reversal",
     "sampling",
     "unrolling",
 ]

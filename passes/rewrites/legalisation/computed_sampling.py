@@ -128,8 +128,8 @@ def _along(draft: Draft, where: ir.Value, size: int, how: Sampling) -> list[_Nei
         position = draft.op("Where", _is_out(draft, position, size, how), inner, position)
     elif how.padding == "reflection":
         position = _reflected(draft, position, size, how)
-    if how.mode == "nearest":
-        return [_within(draft, draft.op("Round", position), None, size, how)]
+    if how.mode == "nearest":  # what was rounded is moved by whole steps only
+        return [_within(draft, position, None, size, how)]
     base = draft.op("Floor", position)
     steps = range(2) if how.mode == "linear" else range(-1, 3)
     taken = [draft.op("Add", base, _number(draft, step)) for step in steps]

@@ -42,6 +42,28 @@ def gather(draft: Draft) -> ir.Value:
         taken = row[_along(indices, draft.integer("axis"), shape)]
     else:
         taken = _gathered(row, indices, draft.integer("batch_dims"))
+    return _picked(draft, data, taken, result)
+
+
+def row_of(draft: Draft, data: ir.Value, indices: tuple[Places, ...]) -> ir.Value:
+    """Return elements of a tensor as one Gather of all of them in a row.
+
+    Args:
+        draft: What the node is replaced by.
+        data: What is read, of static shape.
+        indices: One for every axis, of shapes that fit each other; together they have the shape of the result.
+
+    Raises:
+        CannotExpandError: There are too many elements.
+    """
+    shape = draft.shape(data)
+    result = np.broadcast_shapes(*(index.shape for index in indices))
+    _refuse_many(math.prod(shape), math.prod(result))
+    row = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
+    return _picked(draft, data, row[indices], result)
+
+
+def _picked(draft: Draft, data: ir.Value, taken: Places, result: tuple[int, ...]) -> ir.Value:
     flat = draft.op("Reshape", data, draft.integers(-1))
     picked = draft.op("Gather", flat, draft.constant(taken.ravel()), axis=0)
     return draft.op("Reshape", picked, draft.integers(*result))

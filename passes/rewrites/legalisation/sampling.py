@@ -139,7 +139,8 @@ def _along(where: Floats, size: int, how: Sampling) -> tuple[Places, Floats]:
     elif how.padding == "reflection":
         position = np.where(is_out, _reflected(position, low, high), position)
     if how.mode == "nearest":
-        taken, share = np.rint(position)[None], np.ones_like(position)[None]
+        # What was rounded is moved by whole steps only.
+        taken, share = position[None], np.ones_like(position)[None]
     else:
         base = np.floor(position)
         steps = np.arange(2) if how.mode == "linear" else np.arange(-1, 3)

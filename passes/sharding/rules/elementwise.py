@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.sharding.layouts import PARTIAL, WHOLE, Shape, Sharding, shifted
 from samba_onnx.passes.sharding.sharder import Sharder
+from samba_onnx.passes.sharding.values import is_float
 
 __all__ = ["elementwise", "fitting", "per_row"]
 
@@ -67,6 +68,8 @@ def _stays_partial(sharder: Sharder, node: ir.Node, operands: list[ir.Value]) ->
     if node.op_type in _SUMS and all(partial):
         return True
     linear = node.op_type == "Mul" or (node.op_type in _FACTORS and partial[0])
+    # Quotients of integers are rounded, so that those of summands do not add up to that of their sum.
+    linear = linear and (node.op_type != "Div" or is_float(node.outputs[0]))
     others = [v for v, is_partial in zip(operands, partial, strict=True) if not is_partial]
     if not linear or sum(partial) != 1 or any(sharder.sharding(value).axes for value in others):
         return False

@@ -17,6 +17,7 @@ from samba_onnx.passes.sharding.layouts import (
     shifted,
 )
 from samba_onnx.passes.sharding.sharder import Sharder
+from samba_onnx.passes.sharding.values import is_float
 
 __all__ = ["along_axis", "normalisation", "reduction"]
 
@@ -39,7 +40,9 @@ def reduction(sharder: Sharder, node: ir.Node) -> None:
         sharder.whole(node, f"{node.op_type} has sizes that are not known")
         return
     keeps = integer_attribute(node, "keepdims", 1)
-    if sharding.partial and node.op_type in ("ReduceSum", "ReduceMean"):
+    # A mean of integers is rounded: those of summands, or of shards, are not summands of it.
+    sums = node.op_type == "ReduceSum" or (node.op_type == "ReduceMean" and is_float(value))
+    if sharding.partial and sums:
         sharder.results(node, PARTIAL)
         return
     cut = [split for split in sharding.axes if split.axis in axes]
@@ -50,7 +53,6 @@ def reduction(sharder: Sharder, node: ir.Node) -> None:
         sharder.operand(node, 1, WHOLE)
         sharder.results(node, Sharding(tuple(moved)))
         return
-    sums = node.op_type == "ReduceSum" or (node.op_type == "ReduceMean" and _is_float(value))
     if len(sharding.axes) == 1 and sums and is_partition(cut[0], shape[cut[0].axis]):
         sharder.operand(node, 0, sharding)
         sharder.operand(node, 1, WHOLE)
@@ -59,10 +61,6 @@ def reduction(sharder: Sharder, node: ir.Node) -> None:
             _scale(sharder, node, result, length(cut[0]) / shape[cut[0].axis])
         return
     sharder.whole(node, f"{node.op_type} takes all elements of an axis that is cut")
-
-
-def _is_float(value: ir.Value) -> bool:
-    return value.dtype is not None and value.dtype.is_floating_point()
 
 
 def _scale(sharder: Sharder, node: ir.Node, shape: Shape, factor: float) -> None:

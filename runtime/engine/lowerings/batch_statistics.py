@@ -7,6 +7,8 @@ nodes.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import onnx
 
 from samba_onnx.runtime.engine.lowerings.graph_view import is_operator
@@ -20,7 +22,7 @@ def copy_running_statistics(model: onnx.ModelProto) -> dict[str, str]:
     """Let each BatchNormalization in training mode read copies that nothing else reads.
 
     A copy is the larger of a value and itself: onnxruntime's optimizer removes what plainly returns its
-    operand.
+    operand. It makes one of equal nodes, so that each further copy of a value is the largest of one more.
 
     Args:
         model: Is changed in place; subgraphs are not.
@@ -31,10 +33,11 @@ def copy_running_statistics(model: onnx.ModelProto) -> dict[str, str]:
     graph = model.graph
     reasons: dict[str, str] = {}
     nodes: list[onnx.NodeProto] = []
+    copied: Counter[str] = Counter()
     for node in graph.node:
         if is_operator(node, "BatchNormalization"):
             if _trains(node):
-                nodes += _copies(node)
+                nodes += _copies(node, copied)
             else:
                 reasons[node.output[0]] = "it only reads the running statistics"
         nodes.append(node)
@@ -43,11 +46,12 @@ def copy_running_statistics(model: onnx.ModelProto) -> dict[str, str]:
     return reasons
 
 
-def _copies(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+def _copies(node: onnx.NodeProto, copied: Counter[str]) -> list[onnx.NodeProto]:
     build = Nodes(node.output[0])
     for position in _RUNNING:
         name = node.input[position]
-        node.input[position] = build.make("Max", [name, name])
+        copied[name] += 1
+        node.input[position] = build.make("Max", [name] * (1 + copied[name]))
     return build.nodes
 
 

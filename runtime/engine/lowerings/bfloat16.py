@@ -9,7 +9,7 @@ only some elements are overwritten to give a graph output: that may then happen 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import onnx
@@ -22,6 +22,8 @@ from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
 
 _BFLOAT16 = onnx.TensorProto.BFLOAT16
 _FLOAT = onnx.TensorProto.FLOAT
+_WIDE, _UNROUNDED = ".float32", ".unrounded"
+"""Endings of the names of values that stand for one of bfloat16, after and before it is rounded."""
 _TYPE_ATTRIBUTES = frozenset({"dtype", "output_dtype", "stash_type"})
 
 _EXACT = operators(exact_in_bfloat16=True)
@@ -67,8 +69,27 @@ def lower_bfloat16(model: onnx.ModelProto) -> None:
         raise ExecutionError(
             f"{model.graph.name}: types for bfloat16 arithmetic are unknown: {reason}"
         ) from None
+    declared = {value.name: value.type.tensor_type for value in model.graph.value_info}
+    declared |= {value.name: value.type.tensor_type for value in model.graph.output}
     _Lowering(typed.graph).lower(outer=frozenset())
+    typed.graph.value_info.extend(_declarations(typed.graph, declared))
     model.graph.CopyFrom(typed.graph)
+
+
+def _declarations(
+    graph: onnx.GraphProto, declared: Mapping[str, onnx.TypeProto.Tensor]
+) -> Iterator[onnx.ValueInfoProto]:
+    """Yield the shapes that were declared for values that are float32 now.
+
+    Of some pools onnxruntime infers another shape than it computes, unless it is told.
+    """
+    for name in (name for node in graph.node for name in node.output):
+        kind = declared.get(name.removesuffix(_WIDE).removesuffix(_UNROUNDED))
+        if name.endswith((_WIDE, _UNROUNDED)) and kind is not None and kind.HasField("shape"):
+            value = onnx.ValueInfoProto(name=name)
+            value.type.tensor_type.elem_type = _FLOAT
+            value.type.tensor_type.shape.CopyFrom(kind.shape)
+            yield value
 
 
 def _uses(graph: onnx.GraphProto) -> bool:
@@ -102,7 +123,7 @@ def _is_bfloat16(kind: onnx.TypeProto) -> bool:
 
 def _wide(name: str) -> str:
     """Return the name of the float32 value that stands for a bfloat16 one."""
-    return f"{name}.float32"
+    return f"{name}{_WIDE}"
 
 
 class _Lowering:
@@ -188,11 +209,11 @@ class _Lowering:
         exact = _is_exact(node)
         for index, name in enumerate(node.output):
             if name in self._narrow:
-                node.output[index] = _wide(name) if exact else f"{name}.unrounded"
+                node.output[index] = _wide(name) if exact else f"{name}{_UNROUNDED}"
         self._nodes.append(node)
         for name in results:
             if not exact:
-                self._cast(f"{name}.unrounded", name, _BFLOAT16)
+                self._cast(f"{name}{_UNROUNDED}", name, _BFLOAT16)
                 self._cast(name, _wide(name), _FLOAT)
             elif name in narrow_outputs:
                 self._cast(_wide(name), name, _BFLOAT16)

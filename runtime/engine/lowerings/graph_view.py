@@ -73,6 +73,14 @@ def element_types(graph: onnx.GraphProto) -> dict[str, int]:
     return types | {tensor.name: tensor.data_type for tensor in graph.initializer}
 
 
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs of a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
 def is_operator(node: onnx.NodeProto, operator: str) -> bool:
     """Return whether a node is of an operator of ONNX's default domain."""
     return node.op_type == operator and is_default(node.domain)

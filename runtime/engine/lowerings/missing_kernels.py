@@ -2,8 +2,8 @@
 
 ONNX defines more than onnxruntime computes: Where of truth values, Max of int16, sums of uint32. Operands
 are cast to a type that holds all of their values, or of which the lower bits of sums are the same, and
-the result is cast back. bfloat16 has a lowering of its own, which rounds; for float16 onnxruntime casts
-itself, except where it has a kernel that then refuses to run.
+the result is cast back. bfloat16 has a lowering of its own, which rounds; for float16, and on the host for
+bfloat16, onnxruntime casts itself, except where it has a kernel that then refuses to run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 import onnx
 
 from samba_onnx.facts.domains import is_default
-from samba_onnx.runtime.engine.lowerings.graph_view import element_types
+from samba_onnx.runtime.engine.lowerings.graph_view import element_types, subgraphs
 from samba_onnx.runtime.engine.lowerings.nodes import Nodes, all_nodes
 
 _T: Final = onnx.TensorProto
@@ -62,7 +62,9 @@ MISSING: Final[Mapping[str, MissingKernel]] = MappingProxyType(
         "NonZero": MissingKernel(_TRUTH),
         **dict.fromkeys(
             ("ScatterElements", "ScatterND"),
-            MissingKernel({_T.FLOAT16: _T.FLOAT}, combining=True),
+            # onnxruntime has some of them in bfloat16, which round after each number that is added; a
+            # device rounds once.
+            MissingKernel({_T.FLOAT16: _T.FLOAT, _T.BFLOAT16: _T.FLOAT}, combining=True),
         ),
     }
 )
@@ -95,7 +97,7 @@ def _lower(graph: onnx.GraphProto, outer: Mapping[str, int], reasons: dict[str, 
     types = {**outer, **element_types(graph)}
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
-        for inner in _subgraphs(node):
+        for inner in subgraphs(node):
             _lower(inner, types, reasons)
         row = MISSING.get(node.op_type) if is_default(node.domain) else None
         if row is None or (row.combining and not _combines(node)):
@@ -134,7 +136,7 @@ def _cast(
     if types.get(result, dtype) == dtype and node.op_type not in _PLACES:
         node.output[0] = f"{result}.wide"
         yield onnx.helper.make_node(
-            "Cast", [node.output[0]], [result], name=f"{result}.cast", to=dtype
+            "Cast", [node.output[0]], [result], name=f"{result}.narrowed", to=dtype
         )
 
 
@@ -144,10 +146,3 @@ _PLACES = frozenset({"ArgMax", "ArgMin", "NonZero"})
 
 def _combines(node: onnx.NodeProto) -> bool:
     return any(item.name == "reduction" and item.s != b"none" for item in node.attribute)
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            yield attribute.g
-        yield from attribute.graphs

@@ -15,12 +15,14 @@ from samba_onnx.runtime.engine.lowerings.final_scatters import scatter_stage_in_
 from samba_onnx.runtime.engine.lowerings.input_gradients import multiply_input_gradients
 from samba_onnx.runtime.engine.lowerings.missing_kernels import compute_missing_kernels
 from samba_onnx.runtime.engine.lowerings.node_order import put_results_first
+from samba_onnx.runtime.engine.lowerings.open_branches import open_branches
 from samba_onnx.runtime.engine.lowerings.optimizer_faults import disable_faulty_optimizers
 from samba_onnx.runtime.engine.lowerings.recurrent_layers import lower_recurrent_layers
 from samba_onnx.runtime.engine.lowerings.short_expands import concatenate_short_expands
 from samba_onnx.runtime.engine.lowerings.small_convolutions import multiply_small_convolutions
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel, on_model
 from samba_onnx.runtime.engine.lowerings.stochastic_rounds import expand_stochastic_rounds
+from samba_onnx.runtime.engine.lowerings.unsigned_weights import make_weights_unsigned
 from samba_onnx.runtime.engine.lowerings.weight_gradients import multiply_weight_gradients
 
 
@@ -82,10 +84,22 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
         "onnxruntime writes new running statistics over those that other nodes and callers read.",
         on_model(copy_running_statistics),
     ),
+    # Before bfloat16, which loses the types by which it knows tensors.
+    Lowering(
+        "open branches",
+        "onnxruntime refuses a branch that does not fit static sizes, although it is never taken.",
+        on_model(open_branches),
+    ),
     Lowering(
         "missing kernels",
         "onnxruntime has no kernel for some operators on some types.",
         on_model(compute_missing_kernels),
+    ),
+    # While types are known, without which nobody tells a weight of int8 from one of uint8.
+    Lowering(
+        "unsigned weights",
+        "onnxruntime's products of uint8 and int8 saturate in 16 bits on x86 with AVX2 and without VNNI.",
+        on_model(make_weights_unsigned),
     ),
     # Components are taken out before bfloat16 makes float32 of it: in blocks it is lowered, too.
     Lowering(

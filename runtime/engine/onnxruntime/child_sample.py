@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from samba_onnx.runtime.engine.neighbours import moved
 from samba_onnx.runtime.engine.onnxruntime.sessions import (
     AS_WRITTEN,
     make_session,
-    may_be_coarse,
+    may_be_inaccurate,
     ort_errors,
     reason_of,
     refuse_unusable_libraries,
@@ -65,7 +66,7 @@ def sample(
 
     Returns:
         Either the records of what was written for each run: ``outputs`` and, in float32, ``wide``,
-        maybe none; or ``not_sampled`` with the reason. What onnxruntime raises on a model that is
+        maybe none, and of the first run's inputs moved by a rounding ``others``, maybe none; or ``not_sampled`` with the reason. What onnxruntime raises on a model that is
         wrong passes through.
     """
     settings = _settings(threads, custom_ops)
@@ -89,7 +90,7 @@ def sample(
     declared = [value.name for value in ort_session.get_outputs()]
     widened = _wide(Path(model), settings, feeds) if wide else []
     chosen = [{n: values[declared.index(n)] for n in session.outputs} for values in widened]
-    answers = {"outputs": results, "wide": chosen}
+    answers = {"outputs": results, "wide": chosen, "others": _otherwise(session, feeds)}
     return {kind: _written(Path(outputs), kind, runs) for kind, runs in answers.items()}
 
 
@@ -116,6 +117,18 @@ def _no_tensor(session: HostSession) -> str:
     return ""
 
 
+def _otherwise(session: HostSession, feeds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Run the first inputs again, moved by a unit of their last place; return no run where none moves."""
+    feed = feeds[0] if feeds else {}
+    near = moved(feed, 0)
+    if all(near[name] is value or (near[name] == value).all() for name, value in feed.items()):
+        return []
+    try:
+        return [dict(zip(session.outputs, session.run(near), strict=True))]
+    except Exception:  # the sample is complete without this answer
+        return []
+
+
 def _written(folder: Path, kind: str, runs: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Write the arrays of each run to a file of its own."""
     return [
@@ -129,7 +142,7 @@ def _session(model: Path, settings: EngineSettings) -> ort.InferenceSession:
     source: bytes | str = str(model)
     folder = ""
     # Imports of originals take longer than most models do, and few models need them.
-    if may_be_coarse(model):
+    if may_be_inaccurate(model):
         from samba_onnx.runtime.engine.onnxruntime.originals import accurate_source
 
         source, folder = accurate_source(model)

@@ -23,6 +23,7 @@ from samba_onnx.runtime.engine.onnxruntime.binding import (
 )
 from samba_onnx.runtime.engine.onnxruntime.blocks import BlockPool, bind_blocks
 from samba_onnx.runtime.engine.onnxruntime.originals import accurate_source, runnable_source
+from samba_onnx.runtime.engine.onnxruntime.saturation import departure_of
 from samba_onnx.runtime.engine.onnxruntime.sessions import (
     AS_WRITTEN,
     NO_VALUES,
@@ -163,6 +164,17 @@ class OnnxRuntimeEngine:
             return HostSession(self._original_session(*rounding))
         except ort_errors() as error:
             raise _refusal(title, error) from None
+
+    def departure(self, model: onnx.ModelProto) -> str:
+        """Say where kernels of onnxruntime's are not used for a model, as they are wrong on this processor.
+
+        Args:
+            model: Somebody else's model, as it is.
+
+        Returns:
+            A sentence with a count; empty where it runs the model as it is.
+        """
+        return departure_of(model)
 
     def _original_session(self, source: bytes | str, folder: str) -> ort.InferenceSession:
         return make_session(

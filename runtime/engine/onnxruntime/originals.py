@@ -11,7 +11,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16, uses_bfloat16
 from samba_onnx.runtime.engine.lowerings.nodes import all_nodes
-from samba_onnx.runtime.engine.onnxruntime.sessions import ACCURACY, may_be_coarse
+from samba_onnx.runtime.engine.lowerings.unsigned_weights import make_weights_unsigned
+from samba_onnx.runtime.engine.onnxruntime.sessions import ACCURACY, may_be_inaccurate
 from samba_onnx.runtime.engine.onnxruntime.versions import restamp
 from samba_onnx.runtime.engine.unrounding import exact_form, needs_exact_form
 
@@ -22,10 +23,12 @@ _FLOAT32: Final = 1
 
 
 def accurate_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[bytes | str, str]:
-    """Return a model without the permission to compute with fewer bits than its values have.
+    """Return a model for which onnxruntime computes what it says, on every machine.
 
-    It says how fast a machine may be, not what the model computes: a comparison with what eight bits
-    make of an operand would tell of nothing but that.
+    1. The permission to compute with fewer bits than values have goes. It says how fast a machine may be,
+       not what the model computes: a comparison with what eight bits make of an operand would tell of
+       nothing but that.
+    2. Products of uint8 and int8, which saturate on some processors, have uint8 on both sides.
 
     Args:
         model: In memory, or a file that may have external data beside it.
@@ -34,24 +37,22 @@ def accurate_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[by
     Returns:
         The path or the serialised model, and the folder of its external data.
     """
-    if isinstance(model, Path):
-        if not may_be_coarse(model):
-            return str(model), folder
-        try:
-            proto, place = _read(model, folder)
-        except (DecodeError, ValueError):
-            return str(model), folder  # no model, which onnxruntime says better
-    else:
-        proto, place = model, folder
-    if any(map(_coarse, all_nodes(proto.graph))):
-        accurate = onnx.ModelProto()
-        accurate.CopyFrom(proto)
-        for node in all_nodes(accurate.graph):
-            for attribute in node.attribute:
-                if attribute.name == ACCURACY:
-                    attribute.i = _FLOAT32
-        return accurate.SerializeToString(), place
-    return (str(model), folder) if isinstance(model, Path) else (proto.SerializeToString(), place)
+    if isinstance(model, Path) and not may_be_inaccurate(model):
+        return str(model), folder
+    try:
+        proto, place = _read(model, folder)
+    except (DecodeError, ValueError):
+        return str(model), folder  # no model, which onnxruntime says better
+    accurate = onnx.ModelProto()
+    accurate.CopyFrom(proto)
+    for node in filter(_coarse, all_nodes(accurate.graph)):
+        for attribute in node.attribute:
+            if attribute.name == ACCURACY:
+                attribute.i = _FLOAT32
+    make_weights_unsigned(accurate)
+    if isinstance(model, Path) and accurate == proto:
+        return str(model), folder
+    return accurate.SerializeToString(), place
 
 
 def _coarse(node: onnx.NodeProto) -> bool:
@@ -81,6 +82,7 @@ def runnable_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[by
     except (DecodeError, OSError, ValueError):
         return None  # the file is no model
     lowered = onnx.inliner.inline_local_functions(proto)
+    make_weights_unsigned(lowered)
     restamped = restamp(lowered)
     if uses_bfloat16(lowered):
         lower_bfloat16(lowered)

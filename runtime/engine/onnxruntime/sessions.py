@@ -48,6 +48,9 @@ _OPTIMIZER: Final = re.compile(r"/(\w+Fusion)/")
 _ATTEMPTS: Final = 4
 ACCURACY: Final = "accuracy_level"
 """Attribute of onnxruntime's products with weights of few bits: in which type they may be computed."""
+SIGNS: Final = (ACCURACY, "Integer", "QLinear", "QGemm", "QAttention", "DynamicQuantize")
+"""What is in the file of a model of which onnxruntime may compute something else than it says: an attribute,
+and parts of the names of all operators that multiply integers of eight bits."""
 _NO_ENTRIES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -128,18 +131,18 @@ def _add(
         options.intra_op_num_threads = threads
 
 
-def may_be_coarse(path: Path) -> bool:
-    """Tell whether a model may have nodes that state an accuracy, without parsing its file.
+def may_be_inaccurate(path: Path) -> bool:
+    """Tell whether onnxruntime may compute something else than a model says, without parsing its file.
 
     Args:
-        path: The path of the model; one that cannot be read has no such nodes.
+        path: The path of the model; for one that cannot be read there is nothing to fear.
     """
     try:
         with (
             path.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
         ):
-            return content.find(ACCURACY.encode()) >= 0
+            return any(content.find(sign.encode()) >= 0 for sign in SIGNS)
     except (OSError, ValueError):
         return False
 
@@ -155,7 +158,12 @@ def _options(settings: EngineSettings, folder: str) -> ort.SessionOptions:
     options.enable_mem_pattern = not settings.trains
     # Work is dealt out in ever smaller blocks, so that a core that is disturbed does not
     # keep the others waiting at the end of each operator.
-    entries = {"session.dynamic_block_base": "4"}
+    entries = {
+        "session.dynamic_block_base": "4",
+        # What the optimizer makes of quantised numbers around a product is a product of integers, too,
+        # which saturates on x86 without VNNI where its weight is int8. See lowerings.unsigned_weights.
+        "session.x64quantprecision": "1",
+    }
     if folder:
         entries["session.model_external_initializers_file_folder_path"] = folder
     if settings.several:

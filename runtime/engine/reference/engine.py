@@ -69,6 +69,14 @@ class ReferenceEngine:
         """What running a computation raises when an operator fails."""
         return (ExecutionError,)
 
+    def departure(self, model: onnx.ModelProto) -> str:
+        """Say nothing: it runs every model as it is, on every machine.
+
+        Args:
+            model: Somebody else's model, as it is.
+        """
+        return ""
+
     def reason(self, error: Exception) -> str:
         """Return what went wrong in a run, as one short line that names the operator.
 

@@ -19,9 +19,18 @@ from typing import Any
 
 import torch
 
-from samba_onnx.errors import InvalidModelError, ModelError, ModelFileError, ModelLimitError
+from samba_onnx.errors import (
+    InvalidModelError,
+    ModelError,
+    ModelFileError,
+    ModelLimitError,
+    SambaError,
+)
 from samba_onnx.export.capture.replacing import replaced
+from samba_onnx.export.capture.torch_reports import without_reports
+from samba_onnx.safety.archives import open_archive
 from samba_onnx.safety.files import open_regular, printable
+from samba_onnx.safety.torch_files import require_harmless
 
 SUFFIX = ".pt2"
 """What files of exported programs are called."""
@@ -54,7 +63,7 @@ def load_exported_program(path: str | os.PathLike[str]) -> torch.export.Exported
     name = printable(path)
     with open_regular(path, what="model", error=ModelFileError) as file:
         try:
-            with zipfile.ZipFile(file) as archive:
+            with open_archive(file, name) as archive:
                 _check(archive, name)
         except ModelError:  # some of ours are a ValueError as well
             raise
@@ -63,14 +72,33 @@ def load_exported_program(path: str | os.PathLike[str]) -> torch.export.Exported
                 f"{name}: is no exported program ({error}); write it with torch.export.save"
             ) from None
         file.seek(0)
-        try:
-            with _nothing_unpickled(name):
-                return torch.export.load(file)
-        except (InvalidModelError, MemoryError):
-            raise
-        except Exception as error:  # torch has no class for what its files can be
-            reason = " ".join(str(error).split())[:300]
-            raise InvalidModelError(f"{name}: torch cannot read it: {reason}") from None
+        with refused_by_torch(name, "read it"), _nothing_unpickled(name):
+            return torch.export.load(file)
+
+
+@contextlib.contextmanager
+def refused_by_torch(name: str, what: str) -> Iterator[None]:
+    """Tell in one line what torch cannot do with what a file holds.
+
+    Args:
+        name: The file, for the message.
+        what: What is done with it within the context.
+
+    Raises:
+        InvalidModelError: torch refused it.
+    """
+    reports: list[BaseException] = []
+    try:
+        with without_reports() as reports:
+            yield
+    except (SambaError, MemoryError):
+        raise
+    except Exception as error:  # torch has no class for what its files can be
+        # What it reported first says why; then it tried an older format.
+        first = reports[0] if reports else error
+        said = str(first) if len(str(first).split()) > 1 else f"{type(first).__name__}: {first}"
+        reason = " ".join(said.split())[:300]
+        raise InvalidModelError(f"{name}: torch cannot {what}: {reason}") from None
 
 
 def _check(archive: zipfile.ZipFile, name: str) -> None:
@@ -121,6 +149,7 @@ def _nothing_unpickled(name: str) -> Iterator[None]:
     load = functools.partial(torch.load, weights_only=True)
 
     def restore(source: io.BytesIO, *_: object, **__: object) -> Any:
+        require_harmless(source.getbuffer(), f"{name}: the tensors inside")
         return load(source)
 
     with (

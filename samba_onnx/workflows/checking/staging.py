@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from samba_onnx.errors import OutputError, SambaError
 from samba_onnx.safety.files import printable
+from samba_onnx.safety.leftovers import temporary_folder
 
 
 @contextlib.contextmanager
@@ -35,7 +35,7 @@ def provisional(output: str | os.PathLike[str]) -> Iterator[Path]:
         mode = place.lstat().st_mode if os.path.lexists(place) else None
         if mode is not None and not stat.S_ISREG(mode):
             raise OutputError(f"{printable(place)}: is not a regular file", path=place)
-        with tempfile.TemporaryDirectory(prefix=".", suffix=".tmp", dir=existing) as folder:
+        with temporary_folder("pef", existing, place.name) as folder:
             draft = Path(folder) / place.name
             yield draft
             if mode is not None:

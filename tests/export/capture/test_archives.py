@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import zipfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import torch
 from torch import nn
 
 from samba_onnx.errors import InvalidModelError, ModelFileError, ModelLimitError
-from samba_onnx.export.capture.archives import load_exported_program
+from samba_onnx.export.capture.archives import load_exported_program, refused_by_torch
 
 MARK = Path("/tmp/never-made-by-a-model-file")
 
@@ -130,3 +132,76 @@ def test_a_cut_file_is_refused(saved: Path) -> None:
     saved.write_bytes(saved.read_bytes()[:-100])
     with pytest.raises(ModelFileError):
         load_exported_program(saved)
+
+
+def places(document: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a document, as keys and numbers from the outside to the inside."""
+    if place:
+        yield place
+    inside = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()  # fmt: skip
+    for key, item in inside:
+        yield from places(item, (*place, key))
+
+
+def test_a_malformed_file_gives_one_line_and_prints_none(
+    saved: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every kind of damage to what torch itself reads, which tells of it with tracebacks."""
+    choices, counts = random.Random(5), Counter[str]()
+    for number in range(120):
+        # Removed, or another kind of thing in its place.
+        value: Any = [None, None, -1, 10**30, "x\ny", [], {"a": 1}][number % 7]
+
+        def damage(
+            name: str, content: bytes, value: Any = value, remove: bool = number % 7 == 0
+        ) -> bytes:
+            if not name.endswith("model.json"):
+                return content
+            document = json.loads(content)
+            *path, last = choices.choice(list(places(document)))
+            item = document
+            for key in path:
+                item = item[key]
+            if remove:
+                del item[last]
+            else:
+                item[last] = value
+            return json.dumps(document).encode()
+
+        try:
+            load_exported_program(changed(saved, damage))
+            counts["read"] += 1
+        except (InvalidModelError, ModelFileError) as error:
+            counts["refused"] += len(str(error).splitlines()) == 1
+            counts["without a reason"] += "check the warnings" in str(error)
+    assert counts["read"] + counts["refused"] == 120
+    assert counts["refused"] > 60
+    assert counts["without a reason"] == 0
+    assert capfd.readouterr() == ("", "")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "instructions",
+    [b"\x80\x02c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.", b"\x80\x02}N" + b"2\x86" * 60 + b"K\x01s."],
+    ids=["memory", "time"],
+)  # fmt: skip
+def test_tensors_inside_that_take_more_than_their_size_are_refused(
+    saved: Path, instructions: bytes
+) -> None:
+    def bomb(name: str, content: bytes) -> bytes:
+        if not name.endswith("sample_inputs/model.pt"):
+            return content
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w") as archive:
+            archive.writestr("archive/data.pkl", instructions)
+            archive.writestr("archive/version", b"3\n")
+        return stream.getvalue()
+
+    with pytest.raises(ModelFileError, match="the tensors inside: would make more than tensors"):
+        load_exported_program(changed(saved, bomb))
+
+
+def test_what_torch_cannot_make_a_module_of_is_told_in_one_line() -> None:
+    with pytest.raises(InvalidModelError, match=r"^m\.pt2: torch cannot use it: KeyError: 'a'$"), refused_by_torch("m.pt2", "use it"):  # fmt: skip
+        raise KeyError("a")

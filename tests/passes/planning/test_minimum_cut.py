@@ -157,6 +157,21 @@ def test_costs_beyond_thirty_two_bits_are_rounded_not_wrapped() -> None:
     assert problem.cost(problem.solve()) == brute_force(problem)[0]
 
 
+@pytest.mark.parametrize(("copy", "home"), [(1.75, Home.RDU), (1.25, Home.CPU)])
+def test_costs_beyond_what_is_exact_are_rounded_to_the_nearest(copy: float, home: Home) -> None:
+    """Of a node of 3.125 units, and two copies that would cost 3.5 or 2.5 if it moved."""
+    unit = 1 << 12
+    rest = CutValue(Home.RDU, (1,), down=(1 << 29) * unit, up=0)
+    copies = (
+        CutValue(Home.RDU, (0,), down=int(copy * unit), up=0),
+        CutValue(0, (), down=0, up=int(copy * unit), ends=frozenset({Home.RDU})),
+    )
+    node = int(3.125 * unit)
+    problem = CutProblem((node, 0), (0, 0), {1: Home.CPU}, (*copies, rest))
+    assert problem.solve() == (home, Home.CPU)
+    assert problem.cost(problem.solve()) == brute_force(problem)[0]
+
+
 def test_copies_of_many_large_values_add_up_without_wrapping() -> None:
     most = 1 << 40
     values = tuple(CutValue(Home.RDU, (0,), down=2 * most, up=0) for _ in range(8))

@@ -121,6 +121,43 @@ def test_a_mask_is_drawn_where_it_is_read() -> None:
     assert masked("", ", float[2,8] scale") == [drawn, ["Abs"], ["Mul"]]
 
 
+def drawn(body: str, rate: str = "float", lines: str = "") -> list[list[str]]:
+    """Return the sections of a graph whose values have 2 x 8 elements, each node with a line of its own.
+
+    Args:
+        body: The nodes.
+        rate: Type of the rate of dropout.
+        lines: A digit per node: those of one digit stand in one line; its number where empty.
+    """
+    model = ir.from_onnx_text(
+        f"""<ir_version: 10, opset_import: ["" : 20, "samba" : 1]>
+        g ({rate} rate, int32 seed, float[2,8] d) => (float[2,8] y) <float zero = {{0.0}}> {{ {body} }}"""
+    )
+    for place, one in enumerate(model.graph):
+        line = lines[place] if lines else str(place)
+        one.metadata_props.update({OWN_SCOPE_KEY: "m", STACK_TRACE: line, OPERATOR_KEY: ""})
+        one.outputs[0].shape = ir.Shape([2, 8])
+    return [[one.op_type for one in run] for run in by_operator(list(model.graph))]
+
+
+@pytest.mark.parametrize("rate", ["float", "float[1]"])
+def test_a_mask_is_of_numbers_and_of_what_is_drawn_from_them(rate: str) -> None:
+    draws = "m = samba.DropoutMask(rate, seed) s = Where(m, rate, zero) a = Abs(d) y = Mul(a, s)"
+    assert drawn(draws, rate, "1123") == [["Abs"], ["DropoutMask", "Where", "Mul"]]
+    reads = draws.replace("Where(m, rate, zero)", "Where(m, d, zero)")
+    assert drawn(reads, rate, "1123") == [["DropoutMask", "Where"], ["Abs"], ["Mul"]]
+
+
+def test_a_mask_that_is_a_line_by_itself_and_two_that_one_operator_reads() -> None:
+    alone = "m = samba.DropoutMask(rate, seed) a = Abs(d) y = Where(m, a, zero)"
+    assert drawn(alone) == [["Abs"], ["DropoutMask", "Where"]]
+    two = (
+        "m = samba.DropoutMask(rate, seed) n = samba.DropoutMask(rate, seed) a = Abs(d) "
+        "b = Where(m, a, zero) y = Where(n, b, zero)"
+    )
+    assert drawn(two, lines="12344") == [["Abs"], ["DropoutMask", "DropoutMask", "Where", "Where"]]
+
+
 @pytest.mark.parametrize(
     ("rest", "last"),
     [

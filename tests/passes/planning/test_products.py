@@ -136,15 +136,19 @@ def test_only_lookups_read_a_few_rows() -> None:
 
 def product(text: str) -> ir.Node:
     """Return the product of a graph, all of whose sizes are known."""
-    header = '<ir_version: 10, opset_import: ["" : 20]>'
+    header = '<ir_version: 10, opset_import: ["" : 20, "com.example" : 1]>'
     known = shape_inference.infer_shapes(parser.parse_model(f"{header} g {text}"))
-    return next(one for one in ir.from_proto(known).graph if one.op_type == "MatMul")
+    return next(one for one in ir.from_proto(known).graph if one.op_type in ("Gemm", "MatMul"))
 
 
 ROWS_TAKEN = [
     "a = MatMul (x, w) y = Softmax (a)",
     "a = MatMul (x, w) b = Abs (a) y = LogSoftmax (b)",
     "a = MatMul (x, w) s = ReduceSum <keepdims = 1> (a, last) y = Sub (a, s)",
+    "a = MatMul (x, w) y = ReduceSum <keepdims = 0> (a, last)",
+    "a = MatMul (x, w) p = Reshape (a, pairs) y = ReduceSum (p, last)",
+    "a = MatMul (x, w) c = Neg (a) b = Abs (a) y = Softmax (c)",
+    "a = Gemm (x, w) y = Softmax <axis = 1> (a)",
 ]
 COLUMNS = [
     "y = MatMul (x, w)",
@@ -152,12 +156,22 @@ COLUMNS = [
     "a = MatMul (x, w) y = Softmax <axis = 0> (a)",
     "a = MatMul (x, w) y = ReduceSum <keepdims = 1> (a, first)",
     "a = MatMul (x, w) b = Gather (a, first) y = Softmax (b)",
+    # One column, and rows and a vector that have no others beside them.
+    "a = MatMul (x, w) y = Slice (a, first, last, last)",
+    "a = MatMul (x, w) p = Reshape (a, ones) y = ReduceSum (p, last)",
+    "a = MatMul (x, w) p = Reshape (a, flat) y = ReduceSum (p, first)",
+    # What operators of others do is not known.
+    "a = MatMul (x, w) y = com.example.Softmax (a)",
+    "a = MatMul (x, w) b = com.example.Abs (a) y = Softmax (b)",
 ]
 
 
 def head(body: str) -> ir.Node:
     """Return a product of 64 rows and 128 columns whose first operand, of 2 KiB, is the smallest."""
-    text = "(float[64,8] x, float[8,128] w) => (y) <int64[1] first = {0}, int64[1] last = {1}>"
+    text = (
+        "(float[64,8] x, float[8,128] w) => (y) <int64[1] first = {0}, int64[1] last = {1}, "
+        "int64[2] pairs = {-1, 2}, int64[2] ones = {-1, 1}, int64[1] flat = {-1}>"
+    )
     return product(f"{text} {{ {body} }}")
 
 
@@ -173,6 +187,31 @@ def test_rows_stream_past_the_second_operand_to_what_takes_them_whole(body: str)
 def test_columns_stream_past_the_first_operand_otherwise(body: str) -> None:
     one = head(body)
     assert stationary(one, 4096) == (one.inputs[0], 64 * 8 * 4)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["y = Softmax (a)", "y = LogSoftmax <axis = 2> (a)", "y = ReduceMax <keepdims = 0> (a, last)",
+     "y = ReduceMax <keepdims = 1> (a, last)", "y = LayerNormalization (a, s)"],
+)  # fmt: skip
+def test_the_last_of_three_axes_is_that_of_rows(body: str) -> None:
+    text = "(float[64,1,8] x, float[8,128] w, float[128] s) => (y) <int64[1] last = {2}>"
+    one = product(f"{text} {{ a = MatMul (x, w) {body} }}")
+    assert stationary(one, 4096) == (one.inputs[1], 8 * 128 * 4)
+
+
+def test_a_transposed_first_operand_has_no_rows_to_stream() -> None:
+    one = product(
+        "(float[8,64] x, float[8,128] w) => (y) { a = Gemm <transA = 1> (x, w) y = Softmax (a) }"
+    )
+    assert stationary(one, 4096) == (one.inputs[0], 64 * 8 * 4)
+
+
+def test_what_nobody_computes_from_anything_is_made_in_no_rows() -> None:
+    one = product(
+        "(float[128,8] t) => (y) { d = RandomUniform <shape = [64, 128]> () y = MatMul (d, t) }"
+    )
+    assert stationary(one, 4096) == (one.outputs[0], 64 * 8 * 4)
 
 
 def test_rows_stream_from_what_makes_them_whole() -> None:

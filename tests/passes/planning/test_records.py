@@ -8,11 +8,18 @@ import onnx_ir as ir
 import pytest
 
 from samba_onnx.facts.domains import ALL_REDUCE, SAMBA_DOMAIN
+from samba_onnx.passes.planning.fusion.patterns import (
+    FusionRule,
+    FusionRules,
+    Pattern,
+    PatternEntry,
+)
 from samba_onnx.passes.planning.host_costs import host_seconds
 from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.plan import GraphPlan, plan
 from samba_onnx.passes.planning.sectioning import cut
+from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.sharding.collectives import RDUS, SHARDED
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.pef.manifest import Cause, Direction
@@ -41,6 +48,18 @@ def test_stages_on_both_sides_have_the_type_of_their_part(kind: SectionType) -> 
     assert [stage.type for stage in (*found.sections, *found.fallbacks)] == [kind, kind]
     assert [s.member for s in found.sections] == [f"stages/000_{kind.value}.onnx"]
     assert [s.member for s in found.fallbacks] == ["stages/001_cpu.onnx"]
+
+
+def test_a_section_says_which_rule_made_it() -> None:
+    text = "g (float[4] x) => (float[4] y) { a = Mul (x, x) b = Add (a, x) y = Abs (b) }"
+    model = named(parse(text))
+    InferShapesPass()(model)
+    entries = {"a": PatternEntry(("Mul",), ("b",)), "b": PatternEntry(("Add",))}
+    rules = FusionRules((FusionRule("scaled sum", 1, (Pattern(entries),)),))
+    homes = placement(model)
+    groups = cut(partition(model, homes), target(), "o1", rules)
+    found = plan(model, groups, target(), graph_name="g", weight_names=(), placement=homes)
+    assert [section.rule for section in found.sections] == ["scaled sum", ""]
 
 
 def exchanging() -> ir.Model:

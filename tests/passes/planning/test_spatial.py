@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import onnx_ir as ir
@@ -11,6 +12,7 @@ from samba_onnx.errors import OutOfDeviceMemoryError, UsageError
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.plan import GraphPlan, plan
 from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.passes.targets import load_target
 from samba_onnx.program.kinds import SymbolKind
 from tests.passes.planning.plan_samples import LATENCY, LINK, named, parse, placement, target
 
@@ -116,3 +118,46 @@ def test_elements_of_less_than_a_byte_are_refused() -> None:
     model.graph.inputs[0].type = ir.TensorType(ir.DataType.INT4)
     with pytest.raises(UsageError, match="whole bytes"):
         planned(model, roles(model))
+
+
+TABLE = """g (float[100,4] x, float[100,4] w, int64[3] places) => (float[3,4] y, float[3,4] z)
+{ y = Gather (x, places)  z = Gather (w, places) }"""
+"""Rows of an input and of a weight, chosen by indices that are an input, too."""
+
+
+def table_roles(model: ir.Model, batches: int) -> Roles:
+    x, w, places = model.graph.inputs
+    kept = {w: SymbolKind.WEIGHT}
+    return Roles((x, places), tuple(model.graph.outputs), kept, spatial_batches=batches)
+
+
+def test_of_a_table_that_is_an_input_rows_of_one_mini_batch_are_streamed() -> None:
+    model = sample(TABLE)
+    found = planned(model, table_roles(model, 3))
+    rows, places = 3 * 4 * 4, 3 * 8
+    # Rows of the input, once read and once written; those of the weight are on the chip, and written.
+    assert sum(section.bytes for section in found.sections) == rows + places + rows + rows
+    alike = planned(model, table_roles(model, 0))
+    assert sum(section.bytes for section in alike.sections) == 2 * rows + places + 2 * rows
+
+
+def test_what_is_between_runs_is_on_the_chip_whole_though_a_section_streams_it() -> None:
+    """Of a table a section has rows on the chip, and the graph has all of it there between runs."""
+    device = load_target("sn40l")
+    most = device.summary.tier("sram").bytes // 4
+    for rows, batches, fits in ((most, 3, True), (most + 1, 3, False), (most + 1, 0, True)):
+        text = (
+            f"g (float[{rows},1] w, int64[3] places) => (float[3,1] z) {{ z = Gather (w, places) }}"
+        )
+        model = sample(text)
+        w, places = model.graph.inputs
+        kept = {w: SymbolKind.WEIGHT}
+        values = Roles((places,), tuple(model.graph.outputs), kept, spatial_batches=batches)
+        homes = placement(model, ())
+        known = {"graph_name": "g", "weight_names": ("w",), "placement": homes, "roles": values}
+        with contextlib.ExitStack() as stack:
+            if not fits:
+                message = f"takes {4 * rows:,} bytes of on-chip memory"
+                stack.enter_context(pytest.raises(OutOfDeviceMemoryError, match=message))
+            found = plan(model, partition(model, homes), device, **known)  # type: ignore[arg-type]
+        assert sum(section.sram_bytes for section in found.sections) < 4 * most

@@ -98,6 +98,55 @@ def test_dimensions_without_a_name_are_asked_for() -> None:
     assert found["y"] == ("tensor(float)", (None, 4))  # an output gets no name that it did not have
 
 
+def test_names_that_onnx_made_up_are_asked_for() -> None:
+    """Inference before this pass, and quantizers, write them where the first operator's result is unknown."""
+    found, modified, _ = inferred("""
+        g (float[unk__7,3,4] x) => (y) <float[unk__0,unk__1,unk__2] r, int64[3] shape={0,0,-1}>
+        {
+            a = com.microsoft.Gelu(x)
+            t = Transpose<perm=[1,0,2]>(a)
+            r = Reshape(t, shape)
+            y = com.microsoft.Gelu(r)
+        }""")
+    assert modified
+    # The model calls a dimension of its input so, too: that is a name.
+    assert found["t"] == found["y"] == ("tensor(float)", (3, "unk__7", 4))
+    assert found["r"] == ("tensor(float)", (3, "unk__7", 4))
+
+
+_WIDENED = """
+    i{k} = com.microsoft.Inverse(x{k})
+    s{k} = Shape(i{k})
+    t{k} = Transpose<perm=[1,0,2]>(i{k})
+    order{k} = Gather(s{k}, swapped)
+    first{k} = Slice(order{k}, zero, one)
+    second{k} = Slice(order{k}, one, two)
+    third{k} = Slice(order{k}, two, three)
+    side{k} = Mul(second{k}, third{k})
+    flat{k} = Concat<axis=0>(first{k}, side{k})
+    wide{k} = Reshape(t{k}, flat{k})
+    r{k} = Relu(wide{k})
+    back{k} = Concat<axis=0>(first{k}, second{k}, third{k})
+    u{k} = Reshape(r{k}, back{k})
+    x{after} = Transpose<perm=[1,0,2]>(u{k})
+"""
+"""How exporters lay the directions of a recurrent layer side by side."""
+
+
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_shapes_that_are_computed_between_operators_become_known(layers: int) -> None:
+    """What stands behind an operator that stays whole runs on the RDU, however many there are."""
+    lines = "".join(_WIDENED.format(k=k, after=k + 1) for k in range(layers))
+    numbers = "int64[1] zero={0}, int64[1] one={1}, int64[1] two={2}, int64[1] three={3}"
+    proto = onnx.parser.parse_model(
+        f"{HEADER} g (float[2,3,3] x0) => (y) <{numbers}, int64[3] swapped={{1,0,2}}>"
+        f"{{ {lines} y = Relu(x{layers}) }}"
+    )
+    manifest = samba_onnx.analyze(proto, placement="strict")
+    on_cpu = [node.op_type for stage in manifest.fallbacks for node in stage.reasons]
+    assert on_cpu == ["Inverse"] * layers
+
+
 def test_operators_that_nobody_knows_are_named() -> None:
     found, modified, notes = inferred("""g (float[2] x) => (y) {
         a = com.example.Thing(x)

@@ -84,6 +84,16 @@ def test_what_nothing_reads_lies_as_what_is_written_there(kind: SymbolKind | Non
     assert [node.op_type for node in model.graph] == ["Tanh"]
 
 
+def test_what_a_sum_is_written_to_is_whole_though_nothing_reads_it() -> None:
+    model = ir.from_proto(
+        parse("g (float[4] x, float[1] before) => (float[1] after) { after = ReduceSum(x) }")
+    )
+    cut = Cut(2, "weight", {"x": Sharding((HALVES,))})
+    cut_part(model, cut, {"before": SymbolKind.BUFFER}, {"after": "before"})
+    assert cut.regions["before"] == WHOLE
+    assert [node.op_type for node in model.graph] == ["ReduceSum", "AllReduce"]
+
+
 def test_reasons_are_counted() -> None:
     done = hold(
         "g (float[4] x) => (float[1] y, float[1] z) { y = ReduceMax(x) z = ReduceMin(x) w = ReduceMax(x) }",

@@ -96,6 +96,18 @@ def indices(graph: Graph) -> str:
     return graph.node("Cast", graph.node("Clip", graph.node("Abs", graph.columns()), *bounds), to=7)
 
 
+def whole_numbers(graph: Graph) -> str:
+    """Integers that are cut as a layer's columns are, of both signs."""
+    return graph.node(
+        "Cast", graph.node("Mul", graph.columns(), graph.constant(np.float64(9))), to=6
+    )
+
+
+def whole_sums(graph: Graph) -> str:
+    """Sums of integers, of which each RDU has a summand."""
+    return graph.node("ReduceSum", whole_numbers(graph), graph.integers(2))
+
+
 def own(
     graph: Graph,
     second: np.ndarray,
@@ -180,6 +192,8 @@ CASES: tuple[Case, ...] = (
     Case("-summand", lambda g: g.node("Neg", g.summand()), (), "R"),
     Case("tanh summand", lambda g: g.node("Tanh", g.summand()), (), "R"),
     Case("summand * cut", lambda g: g.node("Mul", g.summand(), g.columns()), (), "RG"),
+    Case("sum of a product and a quotient of summands", lambda g: g.node("Add", g.node("Mul", g.summand(), g.weight()), g.node("Div", g.summand(), g.weight())), (), "R"),
+    Case("sum of products of sums of integers", lambda g: g.node("Add", g.node("Mul", whole_sums(g), g.constant(np.int32(7))), whole_sums(g)), (), "R"),
     Case("sum of three", lambda g: g.node("Sum", g.summand(), g.summand(), g.summand()), (), "R"),
     Case("sum of one", lambda g: g.node("Sum", g.columns()), (2,)),
     Case("ReduceSum of 2", _op("ReduceSum", ints(2), keepdims=0), (), "R"),
@@ -197,6 +211,14 @@ CASES: tuple[Case, ...] = (
     Case("ReduceMax of 2", _op("ReduceMax", ints(2), keepdims=0), (), "G", "ReduceMax takes all elements of an axis that is cut"),
     Case("ReduceMax of 1", _op("ReduceMax", ints(1), keepdims=0), (1,)),
     Case("ReduceMax of 1 kept", _op("ReduceMax", ints(1), keepdims=1), (2,)),
+    # Quotients of integers are rounded: those of parts do not add up to that of the whole.
+    Case("ReduceSum of integers", lambda g: whole_sums(g), (), "R"),
+    Case("ReduceMean of integers", lambda g: g.node("ReduceMean", whole_numbers(g), g.integers(2)), (), "G", "ReduceMean takes all elements of an axis that is cut"),
+    Case("ReduceMean of integers of 1", lambda g: g.node("ReduceMean", whole_numbers(g), g.integers(1)), (2,)),
+    Case("ReduceMean of sums of integers", lambda g: g.node("ReduceMean", whole_sums(g), g.integers(1)), (), "R"),
+    Case("sums of integers / number", lambda g: g.node("Div", whole_sums(g), g.constant(np.int32(7))), (), "R"),
+    Case("sums of integers * number", lambda g: g.node("Mul", whole_sums(g), g.constant(np.int32(7))), (), "R"),
+    Case("-sums of integers", lambda g: g.node("Neg", whole_sums(g)), (), "R"),
     Case("ReduceSum all", _op("ReduceSum", keepdims=0), (), "R"),
     Case("ReduceSum noop", _op("ReduceSum", noop_with_empty_axes=1), (2,)),
     Case("ReduceSum empty", _op("ReduceSum", ints()), (), "R"),

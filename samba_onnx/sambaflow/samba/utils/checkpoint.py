@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from samba_onnx.errors import ModelFileError, UsageError
+from samba_onnx.loading.checkpoints import read_checkpoint
 from samba_onnx.optim import MASTER, state_name
+from samba_onnx.safety.files import read_document
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.arrays import from_array
 from samba_onnx.tensor.device import DEVICE
 from samba_onnx.tensor.modules import member_names
 
@@ -168,9 +171,12 @@ def _indexed(index: Path) -> list[Path]:
         ModelFileError: It is no index, or names something else.
     """
     try:
-        names = sorted({*json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
+        document = read_document(index, what="index of a checkpoint")
+        names = sorted({*json.loads(document)["weight_map"].values()})
         plain = all(Path(name).name == name for name in names)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except ModelFileError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelFileError(
             f"{index}: is no index of a checkpoint: {error!r}", path=index
         ) from None
@@ -185,32 +191,14 @@ def _tensors(file: Path) -> Iterator[tuple[str, torch.Tensor]]:
     Raises:
         ModelFileError: The file cannot be read.
     """
-    if file.suffix != ".safetensors":
-        yield from _unpickled(file).items()
-        return
     try:
-        with safe_open(file, "pt") as opened:
-            for key in opened.keys():  # noqa: SIM118  it is no mapping
-                yield key, opened.get_tensor(key)
-    except (OSError, SafetensorError) as error:
-        raise ModelFileError(f"{file}: cannot be read as safetensors: {error}", path=file) from None
-
-
-def _unpickled(file: Path) -> Mapping[str, torch.Tensor]:
-    """Return the tensors of a file of ``torch.save``, mapped into memory.
-
-    Raises:
-        ModelFileError: The file cannot be read, or holds something else.
-    """
-    try:
-        content = torch.load(file, "cpu", weights_only=True, mmap=True)
-    except MemoryError:
-        raise
-    except Exception as error:  # torch has no class for what its files can be
-        raise ModelFileError(
-            f"{file}: cannot be read as a file of torch.save: {str(error).splitlines()[0]}",
-            path=file,
-        ) from None
-    if not isinstance(content, Mapping) or not all(map(torch.is_tensor, content.values())):
-        raise ModelFileError(f"{file}: holds no tensors by name; give a state_dict", path=file)
-    return content
+        arrays = read_checkpoint(file)
+    except UsageError as error:
+        raise ModelFileError(str(error), path=file) from None
+    for key, array in arrays.items():
+        try:
+            yield key, from_array(np.array(array, order="C"))
+        except TypeError:
+            raise ModelFileError(
+                f"{file}: torch has no {array.dtype}, as {key} is", path=file
+            ) from None

@@ -45,6 +45,21 @@ def _acyclic(flow: Dataflow, blocks: list[tuple[int, ...]]) -> bool:
     return networkx.is_directed_acyclic_graph(graph)
 
 
+def _most_returns(flow: Dataflow, inside: set[int]) -> int:
+    """Return how many parts marked nodes need: one, and one more for each return to them on one way."""
+    graph: Any = networkx.DiGraph()
+    for position in range(len(flow.nodes)):
+        graph.add_node(position)
+        graph.add_edges_from((position, p) for p in flow.successors(position))
+    ways = [
+        way
+        for first, last in itertools.combinations_with_replacement(sorted(inside), 2)
+        for way in ([[first]] if first == last else networkx.all_simple_paths(graph, first, last))
+    ]
+    stays = ([is_in for is_in, _ in itertools.groupby(p in inside for p in way)] for way in ways)
+    return max((sum(runs) for runs in stays), default=0)
+
+
 @given(cases(most=10))
 @settings(max_examples=60, deadline=None)
 def test_sections_of_random_graphs(case: Case) -> None:
@@ -101,8 +116,15 @@ def test_marked_nodes_fall_into_parts_that_can_be_sections(case: Case, data: Any
     assert _acyclic(flow, [*others, *map(tuple, parts)])
     order = BlockOrder(flow)
     assert all(order.join(part) for part in parts)
-    if _acyclic(flow, [*others, tuple(chosen)]):
-        assert len(parts) <= 1
+    assert len(parts) == _most_returns(flow, set(chosen))
+
+
+def test_marked_nodes_that_read_what_others_compute_are_one_part() -> None:
+    """What comes from outside, however long its way was, is no way that leads out and back in."""
+    text = "g (float[4] x) => (y) { a = Abs(x) b = Neg(a) c = Exp(b) m = Abs(x) n = Mul(m, c) y = Add(n, b) }"
+    flow = Dataflow.of(parse(text).graph)
+    assert convex_parts(flow, [3, 4, 5]) == [[3, 4, 5]]
+    assert convex_parts(flow, [0, 3, 4, 5]) == [[0, 3], [4, 5]]
 
 
 def test_the_first_block_is_not_lost_where_it_does_not_stand_first() -> None:

@@ -18,6 +18,7 @@ from samba_onnx.passes.rewrites.foreign import rule_of
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.targets.target import load_target
 from tests.backend_cases import run_onnxruntime
+from tests.passes.rewrites.foreign.quantities import in_integers, is_integer_product
 from tests.versions import is_older
 
 MICROSOFT = "com.microsoft"
@@ -113,6 +114,8 @@ def assert_expands(
     """
     _skip_what_older_ones_lack(proto)
     before = run_onnxruntime(proto.SerializeToString(), _inputs(proto, operands))
+    if is_integer_product(proto):
+        np.testing.assert_array_equal(before[0], in_integers(proto, operands))
     model, after = _run_expanded(proto, operands)
     for position, (old, new) in enumerate(zip(before, after, strict=True)):
         part = (valid or {}).get(position, ())

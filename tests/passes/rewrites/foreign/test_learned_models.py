@@ -151,6 +151,17 @@ def test_a_kernel_that_is_not_named_is_linear() -> None:
     assert_computes(_one_vector(), [rows], expected)
 
 
+def test_a_score_of_zero_is_outside_of_one_class() -> None:
+    """Scores of exactly -0.5, 0 and 0.5, as binary fractions add up."""
+    rows = np.array([[-0.25, 0, 0], [0.125, 0, -0.125], [0, 0.125, 0], [0, 0, 0]], np.float32)
+    proto = one_node(
+        LEARNING, "SVMRegressor", [rows], ["y"], one_class=1, kernel_params=[0.5, 0.0, 3.0],
+        n_supports=1, support_vectors=[1.0, 2.0, 3.0], coefficients=[2.0], rho=[0.0],
+    )  # fmt: skip
+    assert set((rows @ np.float32([2, 4, 6])).tolist()) == {-0.5, 0.0, 0.5}
+    assert_expands(proto, [rows], rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [

@@ -42,6 +42,23 @@ def test_root_mean_square_normalization_of_a_sum(bias: list[Any]) -> None:
     assert_expands(proto, operands)
 
 
+@pytest.mark.parametrize(
+    ("domain", "operator", "addends"),
+    [
+        (MICROSOFT, "SkipLayerNormalization", 2),
+        (MICROSOFT, "SkipSimplifiedLayerNormalization", 2),
+        ("", "SimplifiedLayerNormalization", 1),
+    ],
+)
+@pytest.mark.parametrize("size", [1e-2, 1e-3, 1e-6])
+def test_what_is_added_to_a_variance_unless_stated(
+    domain: str, operator: str, addends: int, size: float
+) -> None:
+    """Of numbers whose variance is near one of the defaults, 1e-5 and 1e-12, or between them."""
+    operands = [*(np.float32(size) * array for array in (VALUE, SKIP)[:addends]), SCALE]
+    assert_expands(one_node(domain, operator, operands, ["y"]), operands)
+
+
 @pytest.mark.parametrize("axis", [-1, 1, 2, -2])
 def test_root_mean_square_normalization_in_the_default_domain(axis: int) -> None:
     operands = [VALUE, numbers(*VALUE.shape[axis:], seed=2)]

@@ -14,7 +14,7 @@ import pytest
 from samba_onnx.facts.domains import is_default
 from tests.backend_cases import run_onnxruntime
 from tests.passes.rewrites.foreign.expanding import MICROSOFT, Operand, expanded, one_node
-from tests.passes.rewrites.foreign.quantities import point, scale
+from tests.passes.rewrites.foreign.quantities import in_integers, is_integer_product, point, scale
 
 pytestmark = pytest.mark.slow
 
@@ -129,6 +129,8 @@ def _run(proto: onnx.ModelProto, operands: list[Operand]) -> tuple[Any, Any, ir.
     model, notes = expanded(proto)
     assert all(is_default(node.domain) for node in model.graph), notes
     before = run_onnxruntime(proto.SerializeToString(), inputs)[0]
+    if is_integer_product(proto):
+        np.testing.assert_array_equal(before, in_integers(proto, operands))
     return before, run_onnxruntime(ir.to_proto(model).SerializeToString(), inputs)[0], model
 
 

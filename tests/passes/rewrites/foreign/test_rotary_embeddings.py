@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.backend_cases import run_onnxruntime
 from tests.passes.rewrites.applying import numbers
 from tests.passes.rewrites.foreign.expanding import (
     MICROSOFT,
@@ -53,10 +54,20 @@ def test_angles_of_three_positions(sections: list[int], layout: int, interleaved
     assert_expands(proto, operands)
 
 
-def test_angles_of_sections_that_do_not_add_up_stay() -> None:
+@pytest.mark.parametrize(
+    "sections", [[1, 2, 3], [3, 3, 3], [4, 4], [8], [2, 2, 2, 2], [5, -1, 4], [-2, 5, 5]]
+)
+@pytest.mark.parametrize("layout", [0, 1])
+def test_angles_of_sections_that_are_not_three_that_add_up_stay(
+    sections: list[int], layout: int
+) -> None:
+    """None of them runs in onnxruntime either."""
     operands = [numbers(2, 3, 5, 16), np.zeros((3, 2, 5), np.int64), numbers(20, 8), numbers(20, 8)]
-    proto = one_node(MICROSOFT, "MRotaryEmbedding", operands, ["y"], mrope_section=[1, 2, 3])
-    assert_stays(proto, "its sections [1, 2, 3] are not three that add up to 8")
+    attributes = {"mrope_section": sections, "mrope_layout": layout}
+    proto = one_node(MICROSOFT, "MRotaryEmbedding", operands, ["y"], **attributes)
+    with pytest.raises(Exception, match="mrope_section"):
+        run_onnxruntime(proto.SerializeToString(), operands)
+    assert_stays(proto, f"its sections {sections} are not three that add up to 8")
 
 
 def test_values_that_come_with_their_turned_selves() -> None:

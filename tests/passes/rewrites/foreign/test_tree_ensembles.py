@@ -130,12 +130,27 @@ def test_nodes_that_are_reached_again_and_again_are_no_tree() -> None:
     assert refusal(proto) == "its tree 0 is no tree"
 
 
-@pytest.mark.parametrize("weights", [[1.0] * 5, [0.0, 2.0, 0.5, 0.25, 1.0]])
-def test_weights_of_one_class_that_are_never_negative_stay(weights: list[float]) -> None:
-    reason = "its weights of one class are probabilities"
-    assert refusal(classifier(weights, [0] * 5)) == reason
-    assert refusal(classifier(weights, [0] * 5, base_values=[-2.0])) == reason
-    assert refusal(classifier(weights, [0] * 5, class_weights=None)) == reason
+@pytest.mark.parametrize("transformation", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("base", [{}, {"base_values": [0.125]}, {"base_values": [-2.0]}])
+@pytest.mark.parametrize(
+    "weights", [[1.0] * 5, [0.0, 2.0, 0.5, 0.25, 1.0], [0.25, 0.5, 0.125, 0.25, 0.0], [0.0] * 5]
+)
+def test_scores_that_are_never_negative_are_probabilities(
+    weights: list[float], base: dict[str, Any], transformation: str
+) -> None:
+    """The third has sums of exactly one half, which choose the first class."""
+    assert_expands(classifier(weights, [0] * 5, post_transform=transformation, **base), [ROWS])
+
+
+@pytest.mark.parametrize("transformation", ["PROBIT", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_probabilities_that_are_transformed_otherwise_stay(transformation: str) -> None:
+    reason = f"its transformation {transformation} of one score is not ONNX's softmax"
+    assert refusal(classifier([1.0] * 5, [0] * 5, post_transform=transformation)) == reason
+
+
+def test_a_class_without_weights_stays() -> None:
+    reason = "its lists of nodes and weights do not agree"
+    assert refusal(classifier([1.0] * 5, [0] * 5, class_weights=None)) == reason
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,16 @@ def text(equation: str, shapes: list[tuple[int, ...]], dtype: str = "float") -> 
         ("ij,jkl->ikl", [(3, 4), (4, 2, 5)]),
         ("nabi,nij->nabj", [(2, 3, 4, 5), (2, 5, 6)]),
         ("nij,njab->niab", [(2, 3, 4), (2, 4, 5, 6)]),
+        # A label that is kept is broadcast from either side, as numpy's and onnxruntime's are.
+        ("bij,bjk->bik", [(1, 3, 4), (2, 4, 5)]),
+        ("bij,bjk->bik", [(2, 3, 4), (1, 4, 5)]),
+        ("abij,abjk->abik", [(1, 2, 3, 4), (5, 1, 4, 2)]),
+        ("bij,bj->bi", [(1, 3, 4), (2, 4)]),
+        ("bcij,bj->bci", [(1, 2, 3, 4), (3, 4)]),
+        ("ij,ij->ij", [(1, 4), (3, 4)]),
+        ("ij,ij->ij", [(3, 4), (3, 1)]),
+        ("ij,ij,ij->ij", [(1, 4), (3, 1), (1, 1)]),
+        ("...ij,...jk->...ik", [(1, 5, 3, 4), (2, 1, 4, 2)]),
     ],
 )
 def test_every_kind_of_equation(equation: str, shapes: list[tuple[int, ...]]) -> None:

@@ -54,6 +54,18 @@ def test_numbers_at_the_ends_of_what_is_taken(operator: str, divisor: int) -> No
     legalised(text, [numbers, numbers])
 
 
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("divisor", ["b", "c"])
+def test_numbers_at_the_ends_of_what_is_taken_by_a_computed_divisor(
+    operator: str, divisor: str
+) -> None:
+    near = np.concatenate([[0, 1, MOST // 7 * 7], MOST - np.arange(12)])
+    numbers, by = (a.ravel() for a in np.meshgrid([*near, *-near], np.arange(1, 10)))
+    by = by if divisor == "b" else -by
+    text = divided(operator, -MOST, MOST, divisor).replace("[n]", f"[{len(numbers)}]")
+    assert "Floor" in legalised(text, [numbers, by])
+
+
 def test_int32_up_to_its_ends() -> None:
     least = -(2**31)
     text = divided("Mod", least, 2**31 - 1, str(2**30 - 1), "int32").replace("[n]", "[5]")
@@ -83,6 +95,15 @@ def test_int32_up_to_its_ends() -> None:
         (
             f"g (int32[4] x) => (int32[4] y) <int32 d = {{-{2**20}}}> {{ y = Div(x, d) }}",
             "Div 'y': its operand 'x' may have no negative",
+        ),
+        # Of a divisor that is computed the smallest counts, which makes the largest quotient.
+        (
+            divided("Div", -MOST - 1, 0, "b").replace("[n]", "[4]"),
+            f"Div 'y': its operand 'a' may be as large as {MOST + 1:,}",
+        ),
+        (
+            divided("Mod", 0, MOST + 1, "c").replace("[n]", "[4]"),
+            f"Mod 'y': its operand 'a' may be as large as {MOST + 1:,}",
         ),
         (
             "g (float[4] x) => (float[4] y) <float d = {3}> { y = Mod<fmod=1>(x, d) }",

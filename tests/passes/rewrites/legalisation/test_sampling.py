@@ -28,7 +28,6 @@ def places(*shape: int, seed: int = 0) -> np.ndarray:
     return grid.astype(np.float32)
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align", [0, 1])
@@ -43,10 +42,10 @@ def test_planes(mode: str, padding: str, align: int) -> None:
     assert set(made) == {"Reshape", "Gather"} | ({"Mul", "ReduceSum"} if mixes else set())
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align", [0, 1])
-def test_the_nearest_of_two_that_are_as_near(padding: str, align: int) -> None:
+@pytest.mark.parametrize("computed", [False, True])
+def test_the_nearest_of_two_that_are_as_near(padding: str, align: int, computed: bool) -> None:
     """Places between two elements, within and beyond the ends: as onnxruntime rounds them."""
     graph = text(
         "1,2,5,6", "1,9,9,2", f'mode="nearest", padding_mode="{padding}", align_corners={align}'
@@ -54,7 +53,8 @@ def test_the_nearest_of_two_that_are_as_near(padding: str, align: int) -> None:
     steps = np.arange(-8, 10, 2, dtype=np.float32)
     rows = (2 * steps / 5, 2 * steps / 6) if align == 0 else (steps / 4, steps / 5)
     grid = np.stack(np.meshgrid(rows[1], rows[0]), axis=-1)[None].astype(np.float32)
-    legalised(graph, [numbers(1, 2, 5, 6)], {"grid": grid})
+    x = numbers(1, 2, 5, 6)
+    legalised(graph, [x, grid] if computed else [x], {} if computed else {"grid": grid})
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
@@ -80,11 +80,14 @@ def test_constant_places_that_no_integer_holds(mode: str) -> None:
         np.testing.assert_allclose(given, expected, atol=ROUNDINGS)
 
 
-def test_weights_have_the_type_of_the_data() -> None:
+@pytest.mark.parametrize(
+    "weights", [{}, {"grid": places(1, 4, 4, 2)}], ids=["computed", "constant"]
+)
+def test_weights_have_the_type_of_the_data(weights: dict[str, np.ndarray]) -> None:
     graph = text("1,2,5,6", "1,4,4,2", "align_corners=1").replace(
         "float[1,2,5,6]", "bfloat16[1,2,5,6]"
     )
-    model = prepared(graph.replace("(float[a,b,c,d] y)", "(bfloat16[1,2,4,4] y)"))
+    model = prepared(graph.replace("(float[a,b,c,d] y)", "(bfloat16[1,2,4,4] y)"), weights)
     rewrite = LegalisePass(Everything())
     assert rewrite(model).modified, rewrite.refusals.lines()
     InferShapesPass()(model)
@@ -117,7 +120,6 @@ def test_volumes(mode: str, padding: str) -> None:
     legalised(graph, [numbers(1, 2, 3, 4, 5)], weights, atol=ROUNDINGS)
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize(("align", "batch"), [(0, 1), (1, 3)])
@@ -133,6 +135,7 @@ def test_planes_by_a_computed_grid(mode: str, padding: str, align: int, batch: i
     made = legalised(graph, [numbers(batch, 3, 5, 6), grid.astype(np.float32)], atol=atol)
     assert made.count("Gather") == 3, "two coordinates and the elements"
     assert made.count("Transpose") == (0 if batch == 1 else 2)
+    assert ("ReduceSum" in made) == (mode != "nearest" or padding == "zeros")
 
 
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])

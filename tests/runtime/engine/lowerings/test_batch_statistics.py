@@ -73,6 +73,40 @@ def test_a_node_reads_copies() -> None:
     assert [*proto.graph.node[2].input[3:]] == [node.output[0] for node in proto.graph.node[:2]]
 
 
+def test_every_normalisation_of_a_graph_has_copies_of_its_own() -> None:
+    """Two of them, of which one returns its result alone, with other attributes before the one that counts."""
+    proto = parser.parse_model(
+        HEADER + INPUTS + " => (float[4,3] y, float[3] negated) {"
+        "u, c, d = BatchNormalization<training_mode=1>(x, s, b, m, v)"
+        "w, f, e = BatchNormalization<epsilon=0.5, momentum=0.25, training_mode=1>(u, s, c, m, v)"
+        "y = Add(w, f) negated = Neg(m) }"
+    )
+    plain = parser.parse_model(
+        HEADER
+        + INPUTS
+        + " => (float[4,3] y) { y = BatchNormalization<epsilon=0.5>(x, s, b, m, v) }"
+    )
+    assert copy_running_statistics(plain) == {"y": "it only reads the running statistics"}
+    assert copy_running_statistics(proto) == {}
+    onnx.checker.check_model(proto, full_check=True)
+    operators = [node.op_type for node in proto.graph.node]
+    assert operators.count("Max") == 4
+    before = feeds()
+    values, (y, negated) = run_twice(proto)
+    for name, array in before.items():
+        np.testing.assert_array_equal(values[name], array)
+    np.testing.assert_array_equal(negated, -before["m"])
+
+    def normal(x: Array, epsilon: float) -> Array:
+        return (x - x.mean(0)) / np.sqrt(x.var(0) + epsilon)
+
+    first = normal(before["x"], 1e-5)
+    running = before["m"] * 0.9 + before["x"].mean(0) * 0.1
+    second = normal(first, 0.5) + running
+    expected = second + before["m"] * 0.25 + first.mean(0) * 0.75
+    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_a_normalisation_by_running_statistics_stays() -> None:
     proto = parser.parse_model(
         HEADER + INPUTS + " => (float[4,3] y) { y = BatchNormalization(x, s, b, m, v) }"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import parser
 
@@ -71,3 +73,80 @@ def test_nodes_that_share_a_region_stay_together() -> None:
     )
     assert len(split(text).components) == 2
     assert len(split(text, {"a1": "a"}).components) == 1
+
+
+def test_a_graph_taken_apart_computes_what_it_did() -> None:
+    """With omitted operands, attributes, scalars that are computed or returned, and several that are left."""
+    model = parser.parse_model(
+        f"""{HEADER}
+        g (float[2,3] a, float[2,3] b, float[4] c, float[2,3] e, float r, float16 h, float[5] k, float[5] l)
+        => (float[2,3] a1, float16[4] c1, float[2,3] e1, float s1, float[5] k1, float[5] l1)
+        <float two = {{2}}> {{
+            e0 = Softmax(e) e1 = Add(e0, b)
+            s = Cast<to=1>(h) t = Mul(s, two)
+            a0 = Clip(a, , r) a1 = Sub(a0, t)
+            c0 = Mul(c, t) c1 = Cast<to=10>(c0)
+            s1 = Add(t, r) k1 = Exp(k) l1 = Neg(l)
+        }}"""
+    )
+    generator = np.random.default_rng(0)
+    shapes = {
+        "a": (2, 3),
+        "b": (2, 3),
+        "c": (4,),
+        "e": (2, 3),
+        "r": (),
+        "h": (),
+        "k": (5,),
+        "l": (5,),
+    }
+    inputs = {
+        name: np.asarray(generator.standard_normal(s), np.float32) for name, s in shapes.items()
+    }
+    inputs["h"] = inputs["h"].astype(np.float16)
+    expected = run_all(model, inputs)
+    found = split_elementwise(model, lambda name: name)
+    assert [component.outputs for component in found.components] == [("a1",), ("c1",), ("l1",)]
+    assert found.rest is not None
+    actual = run_all(found.rest, inputs)
+    assert sorted(actual) == ["e1", "k1", "s1"]
+    for component in found.components:
+        onnx.checker.check_model(component.model, full_check=True)
+        # Blocks are vectors, of any length; scalars stay scalars.
+        vectors = [
+            inputs[name] if name in component.scalars else inputs[name].ravel()
+            for name in component.inputs
+        ]
+        names = [value.name for value in component.model.graph.input]
+        results = run_all(component.model, dict(zip(names, vectors, strict=True)))
+        for name, result in zip(component.outputs, results.values(), strict=True):
+            actual[name] = result.reshape(component.shape)
+    for name, array in expected.items():
+        assert actual[name].dtype == array.dtype
+        np.testing.assert_array_equal(actual[name], array)
+
+
+def run_all(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return all outputs of a model by name; inputs that it does not have are none of its own."""
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    given = {value.name: inputs[value.name] for value in session.get_inputs()}
+    names = [value.name for value in session.get_outputs()]
+    return dict(zip(names, session.run(None, given), strict=True))
+
+
+def test_operators_of_others_are_left() -> None:
+    model = parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 21, "mine" : 1]>
+        g (float[4] a, float[4] c) => (float[4] b, float[4] d) { b = mine.Neg(a) d = Neg(c) }"""
+    )
+    (component,) = split_elementwise(model, lambda name: name).components
+    assert component.outputs == ("d",)
+
+
+def test_a_scalar_that_is_read_keeps_nothing_together_and_a_vector_does() -> None:
+    text = "g (float[4] a, float[4] b, float[4] v, float r) => (float[4] c, float[4] d) "
+    assert len(split(f"{text} {{ c = Mul(a, r) d = Mul(b, r) }}").components) == 2
+    assert len(split(f"{text} {{ c = Mul(a, v) d = Mul(b, v) }}").components) == 1
+    between = "{ t = Mul(a, v) c = Neg(t) d = Mul(b, t) }"
+    (one,) = split(text + between).components
+    assert one.outputs == ("c", "d")

@@ -11,6 +11,7 @@ import pytest
 from onnx import helper, parser
 
 from samba_onnx.runtime.engine.lowerings.missing_kernels import MISSING, compute_missing_kernels
+from samba_onnx.runtime.engine.onnxruntime.values import HostSession
 from tests.versions import is_older
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21]>\n'
@@ -36,8 +37,8 @@ EXAMPLES: dict[str, tuple[str, Any]] = {
     "ArgMax": ("ArgMax<axis=1, keepdims=0>(x)", lambda c, x, y: np.argmax(x, 1)),
     "ArgMin": ("ArgMin<axis=1, keepdims=0>(x)", lambda c, x, y: np.argmin(x, 1)),
     "ScatterND": (
-        'ScatterND<reduction="add">(x, first_twice, y)',
-        lambda c, x, y: np.stack([x[0] + y[0] + y[1], x[1]]),
+        'ScatterND<reduction="mul">(x, first_twice, y)',
+        lambda c, x, y: np.stack([x[0] * y[0] * y[1], x[1]]),
     ),
     "ScatterElements": (
         'ScatterElements<axis=1, reduction="mul">(x, places, y)',
@@ -97,8 +98,8 @@ def run(proto: onnx.ModelProto, operands: dict[str, Any]) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 4
     session = ort.InferenceSession(proto.SerializeToString(), options)
-    read = {value.name for value in session.get_inputs()}
-    return session.run(None, {name: np.asarray(operands[name]) for name in read})[0]
+    host = HostSession(session)
+    return host.run({name: np.asarray(operands[name]) for name in host.inputs})[0]
 
 
 @pytest.mark.parametrize(("operator", "dtype"), CASES)
@@ -127,6 +128,17 @@ def test_a_node_stands_between_casts() -> None:
     assert proto.graph.node[2].input[0] == "c"
 
 
+def test_a_result_whose_type_nobody_declares_has_that_of_the_operands() -> None:
+    proto = parser.parse_model(
+        HEADER
+        + "g (int16[2] x, int16[2] y) => (int16[4] z) { a = Max(x, y) z = Concat<axis=0>(a, x) }"
+    )
+    compute_missing_kernels(proto)
+    x, y = np.array([1, -2], np.int16), np.array([-1, 2], np.int16)
+    wanted = np.concatenate([np.maximum(x, y), x])
+    np.testing.assert_array_equal(run(proto, {"x": x, "y": y}), wanted)
+
+
 def test_subgraphs_are_looked_at_with_the_types_around_them() -> None:
     proto = parser.parse_model(
         HEADER + "g (bool c, int16[2] x, int16[2] y) => (int16[2] z) "
@@ -145,6 +157,14 @@ KEPT = {
     "a domain of somebody else": "g (int16[2] x) => (int16[2] z) { z = other.Max(x) }",
     "a scatter that overwrites": (
         "g (float16[2] x, int64[1,1] i, float16[1] u) => (float16[2] z) { z = ScatterND(x, i, u) }"
+    ),
+    "a scatter that overwrites along an axis": (
+        "g (float16[2,1] x, int64[1,1] i, float16[1,1] u) => (float16[2,1] z) "
+        "{ z = ScatterElements<axis=0>(x, i, u) }"
+    ),
+    "a scatter that says that it overwrites": (
+        "g (float16[2] x, int64[1,1] i, float16[1] u) => (float16[2] z) "
+        '{ z = ScatterND<reduction="none">(x, i, u) }'
     ),
     "an operator without a row": "g (int16[2] x, int16[2] y) => (int16[2] z) { z = Add(x, y) }",
 }
