@@ -67,7 +67,7 @@ A rule writes at most 4,096 nodes in the place of one and constants of at most 4
 
 ## Repeated bodies
 
-A recurrent layer of static length, or a loop of a constant number of steps, is a `Scan` of one body on a target that says
+A recurrent layer of static length, or a Loop of more steps than can be unrolled, is a `Scan` of one body on a target that says
 `hardware.repeats_bodies` ([targets.md](targets.md#the-other-keys)): a section then executes the body step by step, and nodes, sections, the size of the
 PEF and the time of conversion do not grow with the length. What the input contributes to a recurrent layer is one product in front
 of the Scan. A Scan runs on the RDU if
@@ -78,8 +78,8 @@ of the Scan. A Scan runs on the RDU if
 4. the body fits on the chip at once, by compute units and by memory.
 
 Nothing is assumed to overlap between steps: one waits for the states of the one before ([timing.md](timing.md#repeated-bodies)). One or two steps
-of a Scan, and those of a Loop that have at most 96 nodes together, stand one behind the other all the same: no launch is saved there by a
-repetition, and what a Loop computes from the number of a step becomes constant. So are the steps where a
+of a Scan stand one behind the other all the same: no launch is saved there by a repetition. So do those of a Loop within the 4,096
+nodes, since what it takes on the CPU is not modelled, and what it computes from the number of a step becomes constant. So are the steps where a
 body does not qualify, or the target repeats none, within the same 4,096 nodes; there, and where `--precision` reduces types, which it does
 in steps and not in bodies, loops of whose bodies the target has every operator are unrolled before the rules are looked at, whatever that
 costs. Recurrent layers compute in the precision that was asked for in any case: their bodies are written in it.

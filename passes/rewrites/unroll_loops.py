@@ -30,8 +30,8 @@ _VANISHING: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
 class UnrollLoopsPass(ReasonedPass):
     """Write a Loop or Scan as its steps, one behind the other, as tracing would have.
 
-    1. It is short, or no section of the target repeats its body (``keeps_long``): longer ones stay as they are, or
-       become Scans by the rules of legalisation.
+    1. It is short, or no section of the target repeats its body (``keeps_long``): longer Scans stay as they are. Loops
+       are unrolled, and become Scans by the rules of legalisation where that is too long.
     2. The target knows every operator of the body, but for those that go when shapes and places of tensors in
        sequences are known; otherwise the loop stays whole for the CPU, or for the rules of legalisation.
     3. A body that holds a loop or a branch of its own waits until that is gone.
@@ -64,7 +64,8 @@ class UnrollLoopsPass(ReasonedPass):
 
     def _unroll(self, node: ir.Node) -> Refusal | None:
         # Case 1.
-        if self.keeps_long and not is_short(node):
+        # What a Loop takes on the CPU is not modelled, so that no rule could tell whether a Scan is better.
+        if self.keeps_long and node.op_type == "Scan" and not is_short(node):
             return Refusal(
                 "the target repeats its body, of which all steps together are no few nodes"
             )
