@@ -1,7 +1,6 @@
 """What a report says, as frozen records: the JSON document has exactly these fields.
 
-Sizes are bytes, times are modelled seconds, ``flops`` are floating-point operations of one run.
-The docstrings below are the descriptions in ``docs/report.schema.json``.
+Sizes are bytes, times modelled seconds, ``flops`` operations of one run; docstrings are the schema's descriptions.
 """
 
 from __future__ import annotations
@@ -121,8 +120,7 @@ class SectionReport:
     operators: dict[str, int]
     """Nodes by operator."""
     dominant: str = ""
-    """The part of its time that takes the longest: ``launch``, ``compute``, ``on-chip traffic``, ``off-chip
-    traffic`` or ``fill``; empty for a section that takes none, and for a PEF that does not know the parts."""
+    """The part of ``time_parts`` that takes the longest; empty where there is none or the PEF does not know it."""
     time_parts: dict[str, float] = field(default_factory=dict)
     """Seconds by part; compute and both kinds of traffic go on at the same time."""
     rule: str = ""

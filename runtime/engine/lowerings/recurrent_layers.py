@@ -302,6 +302,15 @@ def _written(
             **layer.attributes,
         )
     )
+    _write_results(build, node, names, begins, lengths)
+    return build.nodes
+
+
+def _write_results(
+    build: Nodes, node: onnx.NodeProto, names: Sequence[str], begins: Sequence[str], lengths: str
+) -> None:
+    """Bring what a layer returns into the form of a Scan's results: without an axis of directions."""
+    first, states = build.integers(0), len(begins)
     for place, result in enumerate(node.output[:states]):
         if not result:
             continue
@@ -315,7 +324,6 @@ def _written(
         build.make("Squeeze", [last, first], result=result)
     if len(node.output) > states and node.output[-1]:
         build.make("Squeeze", [names[0], build.integers(1)], result=node.output[-1])
-    return build.nodes
 
 
 def _operands(
