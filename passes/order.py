@@ -154,29 +154,44 @@ _CORRECT = PassEntry(
 
 _INFER_FOREIGN = PassEntry(lambda context: InferForeignTypesPass(), static_outputs=True)
 
-_SIMPLIFY: tuple[PassEntry, ...] = (
-    _plain(FoldShapesPass),
-    _plain(FoldConstantsPass),
-    # What takes the place of a node with graphs may be known better than what that node returns.
-    PassEntry(lambda context: InlineBranchesPass(), static_outputs=True),
-    # Before: what counts its steps is a loop whose steps are known.
-    _plain(NormaliseLoopsPass, training=False),
-    # Before: a Scan that is computed at once is no steps. Not for training: modules loop as the model does.
-    _plain(BatchScansPass, training=False, since=_ALL_AXES_ARE_OPERANDS),
-    PassEntry(lambda context: UnrollLoopsPass(context.target), training=False, static_outputs=True),
-    _plain(UnpackSequencesPass, since=_AXES_ARE_OPERANDS),  # behind: steps write into sequences
-    # Behind: of a loop that is unrolled, the sequence itself is put together in the order that readers want.
-    _plain(ReturnStacksPass, training=False),
-    _plain(DropEmptyPiecesPass),
-    _plain(SimplifyConcatsPass),
-    _plain(DropZeroStatesPass),
-    _plain(RemoveNoopsPass),
-    # Before nodes: equal operands make equal nodes. Not for training: what is equal now is
-    # trained apart, or holds state of its own.
-    _plain(MergeInitializersPass, training=False),
-    _plain(MergeNodesPass, training=False),
-    _plain(RemoveUnusedNodesPass),
-)
+
+def _unroll_first(context: PassContext) -> ir.passes.PassBase:
+    # Bodies keep the types that they have: a precision is reduced in the steps, as far as these are unrolled.
+    keeps = context.target.repeats_bodies and context.options.precision.is_own
+    return UnrollLoopsPass(context.target, keeps_long=keeps)
+
+
+def _unroll(context: PassContext) -> ir.passes.PassBase:
+    return UnrollLoopsPass(context.target, keeps_long=context.target.repeats_bodies)
+
+
+def _simplify(unroll: Callable[[PassContext], ir.passes.PassBase]) -> tuple[PassEntry, ...]:
+    return (
+        _plain(FoldShapesPass),
+        _plain(FoldConstantsPass),
+        # What takes the place of a node with graphs may be known better than what that node returns.
+        PassEntry(lambda context: InlineBranchesPass(), static_outputs=True),
+        # Before: what counts its steps is a loop whose steps are known.
+        _plain(NormaliseLoopsPass, training=False),
+        # Before: a Scan that is computed at once is no steps. Not for training: modules loop as the model does.
+        _plain(BatchScansPass, training=False, since=_ALL_AXES_ARE_OPERANDS),
+        PassEntry(unroll, training=False, static_outputs=True),
+        _plain(UnpackSequencesPass, since=_AXES_ARE_OPERANDS),  # behind: steps write into sequences
+        # Behind: of a loop that is unrolled, the sequence itself is put together in the order that readers want.
+        _plain(ReturnStacksPass, training=False),
+        _plain(DropEmptyPiecesPass),
+        _plain(SimplifyConcatsPass),
+        _plain(DropZeroStatesPass),
+        _plain(RemoveNoopsPass),
+        # Before nodes: equal operands make equal nodes. Not for training: what is equal now is
+        # trained apart, or holds state of its own.
+        _plain(MergeInitializersPass, training=False),
+        _plain(MergeNodesPass, training=False),
+        _plain(RemoveUnusedNodesPass),
+    )
+
+
+_SIMPLIFY = _simplify(_unroll)
 
 _EXPAND: tuple[PassEntry, ...] = (
     # Before: bodies may be left. What it expands may make outputs known.
@@ -214,7 +229,7 @@ PIPELINE: tuple[PassEntry, ...] = (
     # Before anything is folded: what is computed from constants is rounded as what runs is. Behind the
     # conversion, which sees to it that Cast names its type by a number.
     PassEntry(lambda context: ReplaceFloat16Pass(context.options.float16), training=False),
-    *_only_running(_SIMPLIFY),  # weights that will be trained are initializers still
+    *_only_running(_simplify(_unroll_first)),  # weights that will be trained are initializers still
     _plain(ExpandBlockedLayoutsPass),
     *_EXPAND,  # after inference: bodies depend on types
     *_EXPAND,

@@ -63,8 +63,26 @@ Numbers are those of the original: equal where the table says so, to the last bi
 order, within float32's own error. `samba-port verify` compares them.
 
 A rule writes at most 4,096 nodes in the place of one and constants of at most 4 million elements, and all rules together add at most
-16,384 nodes to a graph, so that a model with long loops still compiles in seconds. Loops and Scans of whose bodies the target has every
-operator are unrolled before the rules are looked at, whatever that costs, and within the same 4,096 nodes.
+16,384 nodes to a graph, so that a model with long loops still compiles in seconds.
+
+## Repeated bodies
+
+A recurrent layer of static length, or a Loop of more steps than can be unrolled, is a `Scan` of one body on a target that says
+`hardware.repeats_bodies` ([targets.md](targets.md#the-other-keys)): a section then executes the body step by step, and nodes, sections, the size of the
+PEF and the time of conversion do not grow with the length. What the input contributes to a recurrent layer is one product in front
+of the Scan. A Scan runs on the RDU if
+
+1. its number of steps is known, and what it reads and returns has static shapes;
+2. each state has one type and one shape in all steps, as it has one place on the chip;
+3. the target runs every node of the body, with its types and shapes there; what it lacks, rules write within the body;
+4. the body fits on the chip at once, by compute units and by memory.
+
+Nothing is assumed to overlap between steps: one waits for the states of the one before ([timing.md](timing.md#repeated-bodies)). One or two steps
+of a Scan stand one behind the other all the same: no launch is saved there by a repetition. So do those of a Loop within the 4,096
+nodes, since what it takes on the CPU is not modelled, and what it computes from the number of a step becomes constant. So are the steps where a
+body does not qualify, or the target repeats none, within the same 4,096 nodes; there, and where `--precision` reduces types, which it does
+in steps and not in bodies, loops of whose bodies the target has every operator are unrolled before the rules are looked at, whatever that
+costs. Recurrent layers compute in the precision that was asked for in any case: their bodies are written in it.
 
 A Loop whose condition only counts, as tf2onnx writes Keras' recurrent layers (no trip count, `i < n` and `j < m` of counters that start from
 constants, compared as floats for older operator sets), is one of a known number of steps: it is counted, up to 65,536, before loops are looked

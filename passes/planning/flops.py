@@ -13,6 +13,7 @@ import onnx_ir as ir
 from samba_onnx.facts.flops import NodeShapes, Shape
 from samba_onnx.facts.operators import facts
 from samba_onnx.program.dataflow import dimensions
+from samba_onnx.program.repetition import repetition
 
 _UNKNOWN: Final[Shape] = (0,)
 
@@ -24,9 +25,13 @@ def node_flops(node: ir.Node) -> int:
         node: A node with inferred shapes.
 
     Returns:
-        Operations, a multiply-add counted as two; 0 for data movement, for operators of which no
-        facts are known, and where a shape that the formula needs is not known.
+        Operations, a multiply-add counted as two; those of all steps where it repeats a body; 0 for data
+        movement, for operators of which no facts are known, and where a shape that the formula needs is
+        not known.
     """
+    repeated = repetition(node)
+    if repeated is not None:
+        return repeated.steps * sum(map(node_flops, repeated.body))
     row = facts(node.op_type, node.domain)
     if row is None:
         return 0

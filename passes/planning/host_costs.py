@@ -13,6 +13,7 @@ from samba_onnx.passes.planning.costs import node_dtype, node_flops, value_bytes
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.program.dataflow import is_weight, reads
+from samba_onnx.program.repetition import Repetition, repetition
 
 _UNKNOWN_WORK: Final = frozenset({Kind.CONTROL, Kind.CONTAINER, Kind.TEXT})
 """Kinds of operators of which shapes do not say how much they do."""
@@ -27,8 +28,12 @@ def host_seconds(node: ir.Node, host: HostSummary) -> float | None:
         host: The CPU's figures.
 
     Returns:
-        Seconds; None where a size is not known, or what the operator does with it.
+        Seconds; None where a size is not known, or what the operator does with it. A body of a constant number
+        of steps takes the time of all of them.
     """
+    repeated = repetition(node)
+    if repeated is not None:
+        return _body_seconds(repeated, host)
     row = facts(node.op_type, node.domain)
     if row is None or row.kind in _UNKNOWN_WORK:
         return None
@@ -41,6 +46,12 @@ def host_seconds(node: ir.Node, host: HostSummary) -> float | None:
     if row.kind is Kind.VIEW:
         moved = 0  # onnxruntime leaves the elements where they are
     return host.node_time(node_flops(node), node_dtype(node), moved, copies=row.kind in _COPIES)
+
+
+def _body_seconds(repeated: Repetition, host: HostSummary) -> float | None:
+    times = [host_seconds(inner, host) for inner in repeated.body]
+    known = [time for time in times if time is not None]
+    return repeated.steps * sum(known) if len(known) == len(times) else None
 
 
 def known_at_load(nodes: Iterable[ir.Node], roles: Roles) -> frozenset[ir.Node]:

@@ -22,7 +22,7 @@ from samba_onnx.passes.planning.costs import cost, value_bytes
 from samba_onnx.passes.planning.host_costs import host_seconds
 from samba_onnx.passes.planning.measuring import Measure, measure
 from samba_onnx.passes.planning.optimum import Machine
-from samba_onnx.passes.planning.placement import Placement, place
+from samba_onnx.passes.planning.placement import Placement, Supporting, place
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
@@ -76,7 +76,7 @@ class PlannedChooser:
         self.machine, self.options = machine, options
         self.graph = graph
         self._resident, self._regions, self._changed = resident, regions, changed
-        self.finder = FormFinder(machine.target, options.excluded)
+        self.finder = FormFinder(Supporting(machine.target), options.excluded)
         self._brought: tuple[LegalisedRule, ...] = ()
         self._narrow: tuple[LegalisedRule, ...] = ()
         self.before: Measure | None = None

@@ -44,7 +44,7 @@ from samba_onnx.passes.planning.minimum_cut import CutProblem, CutValue, compone
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles
-from samba_onnx.passes.planning.sectioning import data_reads
+from samba_onnx.passes.planning.traffic import data_reads
 from samba_onnx.passes.sharding.collectives import is_collective
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode

@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import ONNX_DOMAINS, qualified
+from samba_onnx.passes.planning.products import units_of
+from samba_onnx.passes.planning.sectioning import sram_bytes
 from samba_onnx.passes.rewrites.refusals import UNEXPANDED
 from samba_onnx.passes.targets import Support, Target
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
+from samba_onnx.program.repetition import repetition
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ def place(model: ir.Model, target: Target) -> Placement:
         The placement. The reason of a node behind an unknown type or rank names the node where it
         began to be unknown.
     """
-    supports = {node: target.support(node) for node in model.graph}
+    supports = {node: supported(node, target) for node in model.graph}
     supports |= _blamed(model.graph, supports)
     supports |= {
         node: replace(support, reason=_explained(support.reason, node, target))
@@ -51,6 +54,41 @@ def place(model: ir.Model, target: Target) -> Placement:
         node: support.reason for node, support in supports.items() if support.reason is not None
     }
     return Placement(reasons=reasons, supports=supports)
+
+
+def supported(node: ir.Node, target: Target) -> Support:
+    """Return what a target says of a node, and whether a body that it repeats fits on the chip.
+
+    Args:
+        node: A node with inferred types and shapes.
+        target: The target to run on.
+
+    Returns:
+        The support. A body that is larger than the chip would have to be loaded piece by piece in every step.
+    """
+    support = target.support(node)
+    if support.reason is not None or repetition(node) is None:
+        return support
+    timing, capacity = target.summary.timing, target.summary.tier("sram").bytes
+    units, needed = units_of(node, target.summary), sram_bytes((node,), target)
+    if timing is not None and units > timing.compute_units:
+        excess = f"{units:,} compute units at once, and {target.name} has {timing.compute_units:,}"
+    elif needed > capacity:
+        excess = f"{needed:,} bytes on the chip at once, and {target.name} has {capacity:,}"
+    else:
+        return support
+    return Support(Reason(ReasonCode.LIMIT, f"{node.op_type}: its body needs {excess}"))
+
+
+@dataclass(frozen=True)
+class Supporting:
+    """A target as legalisation asks it: what it supports is what is placed on the RDU."""
+
+    target: Target
+
+    def support(self, node: ir.Node) -> Support:
+        """Decide whether a node can run on the RDU."""
+        return supported(node, self.target)
 
 
 def _explained(reason: Reason, node: ir.Node, target: Target) -> Reason:

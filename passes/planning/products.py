@@ -23,6 +23,7 @@ from samba_onnx.passes.rewrites.rewriting import integer_attribute
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.pef.timing import TimingFigures
 from samba_onnx.program.dataflow import dimensions
+from samba_onnx.program.repetition import repetition
 
 __all__ = [
     "ProductSize", "is_product", "looked_up",   "product_size", "renames", "stationary",
@@ -226,9 +227,13 @@ def units_of(node: ir.Node, target: TargetSummary) -> int:
 
     Returns:
         0 for a node that only renames elements. A product that keeps more than the memory units
-        beside its compute units hold twice, to be filled while they are read, needs more of them.
+        beside its compute units hold twice, to be filled while they are read, needs more of them. What is
+        repeated needs those of its body: all of it is on the chip, for every step.
     """
     timing = target.timing
+    repeated = repetition(node)
+    if repeated is not None:
+        return sum(units_of(inner, target) for inner in repeated.body)
     if timing is None or renames(node):
         return 0
     if not is_product(node):

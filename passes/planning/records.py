@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,9 +20,11 @@ from samba_onnx.passes.planning.traffic import moved_bytes
 from samba_onnx.passes.sharding.collectives import SHARDED, collective
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Fallback, FallbackNode, Region, Section, Stage, Symbol
-from samba_onnx.program.dataflow import dimensions, name_of
+from samba_onnx.pef.stage_records import RepeatedBody
+from samba_onnx.program.dataflow import dimensions, each_node, name_of
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.mini_batches import batched_shape
+from samba_onnx.program.repetition import repetition
 from samba_onnx.program.source_location import source_location
 from samba_onnx.program.value_types import type_text
 
@@ -114,7 +116,17 @@ def section_record(
         sram_bytes=sram_bytes(interface.group.nodes, target),
         collective=collective(interface.group.nodes),
         rule=interface.group.rule,
+        repeated=tuple(_repeated_bodies(interface.group.nodes)),
     )
+
+
+def _repeated_bodies(nodes: Iterable[ir.Node]) -> Iterator[RepeatedBody]:
+    for node in nodes:
+        found = repetition(node)
+        if found is not None:
+            names = [qualified(inner.domain, inner.op_type) for inner in each_node(found.body)]
+            operators = {name: names.count(name) for name in dict.fromkeys(names)}
+            yield RepeatedBody(name_of(node), found.steps, operators)
 
 
 def fallback_record(

@@ -6,7 +6,7 @@ tried, as when they are fitted to published times, without a program being compi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -18,6 +18,8 @@ from samba_onnx.passes.planning.sizes import value_bytes
 from samba_onnx.passes.sharding.collectives import collective
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.pef.timing import SectionTime, TimingFigures
+from samba_onnx.program.dataflow import reads
+from samba_onnx.program.repetition import repetition
 
 __all__ = ["Arithmetic", "SectionTerms", "node_dtype", "section_terms"]
 
@@ -65,7 +67,7 @@ class SectionTerms:
     on_chip: int = 0
     """Bytes that its operators pass through on-chip memory."""
     path: int = 0
-    """Operators on its longest path."""
+    """Operators on its longest path, with all steps of bodies."""
 
     def time(self, target: TargetSummary) -> SectionTime:
         """Return the modelled time of one call.
@@ -127,14 +129,10 @@ def section_terms(
         flops=sum(flops),
         traffic=moved,
         executed=True,
-        arithmetic=tuple(
-            Arithmetic(node_dtype(node), operations, _filled(node, operations, timing))
-            for node, operations in zip(nodes, flops, strict=True)
-            if operations
-        ),
+        arithmetic=tuple(_arithmetic(nodes, timing)),
         alone=alone is not None,
         streamed=alone is not None and _bytes(alone) > target.tier("sram").bytes,
-        on_chip=sum(_bytes(node) for node in nodes),
+        on_chip=sum(_on_chip(node) for node in nodes),
         path=_longest_path(nodes),
     )
 
@@ -179,18 +177,50 @@ def _filled(node: ir.Node, operations: int, timing: TimingFigures | None) -> int
     return operations if size is None else max(size.filled_flops(timing), operations)
 
 
+def _arithmetic(
+    nodes: Iterable[ir.Node], timing: TimingFigures | None, times: int = 1
+) -> Iterator[Arithmetic]:
+    """Yield the arithmetic of operators that are executed so many times, one after the other.
+
+    A product of a body is one product in each step: those of several steps fill no granules and no compute
+    units together, for a step waits for the one before.
+    """
+    for node in nodes:
+        repeated = repetition(node)
+        if repeated is not None:
+            yield from _arithmetic(repeated.body, timing, times * repeated.steps)
+            continue
+        operations = node_flops(node)
+        if operations:
+            filled = _filled(node, operations, timing)
+            yield Arithmetic(node_dtype(node), operations * times, filled * times)
+
+
+def _on_chip(node: ir.Node) -> int:
+    """Return the bytes that a node passes through on-chip memory, in all steps where it repeats a body."""
+    repeated = repetition(node)
+    if repeated is None:
+        return _bytes(node)
+    return repeated.steps * sum(map(_on_chip, repeated.body))
+
+
 def _bytes(node: ir.Node) -> int:
     """Return the bytes of all operands and results of a node."""
     values = (*node.inputs, *node.outputs)
     return sum(value_bytes(value) or 0 for value in values if value is not None)
 
 
-def _longest_path(nodes: Sequence[ir.Node]) -> int:
-    """Return the operators on the longest path through a section; ``nodes`` in topological order."""
+def _longest_path(nodes: Iterable[ir.Node]) -> int:
+    """Return the operators on the longest path through a section; ``nodes`` in topological order.
+
+    The pipeline of a body is filled anew in every step, since its first operator needs what the last one makes.
+    """
     depths: dict[ir.Value, int] = {}
     longest = 0
     for node in nodes:
-        before = max((depths.get(v, 0) for v in node.inputs if v is not None), default=0)
-        depths.update(dict.fromkeys(node.outputs, before + 1))
-        longest = max(longest, before + 1)
+        repeated = repetition(node)
+        own = 1 if repeated is None else repeated.steps * _longest_path(repeated.body)
+        after = max((depths.get(value, 0) for value in reads(node)), default=0) + own
+        depths.update(dict.fromkeys(node.outputs, after))
+        longest = max(longest, after)
     return longest

@@ -35,8 +35,10 @@ from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.origins import by_operator
 from samba_onnx.passes.planning.partitioning import Group, Home
 from samba_onnx.passes.planning.products import looked_up, stationary, units_of
+from samba_onnx.passes.planning.traffic import data_reads
 from samba_onnx.passes.sharding.collectives import is_collective
-from samba_onnx.program.dataflow import Dataflow, implicit_inputs, is_weight
+from samba_onnx.program.dataflow import Dataflow, is_weight
+from samba_onnx.program.repetition import repetition
 
 if TYPE_CHECKING:
     from samba_onnx.passes.targets import Target
@@ -139,23 +141,16 @@ def sram_bytes(nodes: Sequence[ir.Node], target: Target) -> int:
     return window.bytes()
 
 
-def data_reads(node: ir.Node, target: Target) -> list[ir.Value]:
-    """Return the operands that a node on the RDU reads from memory, each once.
+def _body_bytes(node: ir.Node, target: Target) -> int:
+    """Return the on-chip memory of the values in a body: those of one step, for the next one takes their places.
 
-    Args:
-        node: A node that the target supports.
-        target: The device.
-
-    Returns:
-        The operands without the compile-time constants that become part of the section.
+    Weights that the body reads are operands of its node, which stay on the chip as those of any other.
     """
-    static = target.static_inputs(node)
-    operands = [
-        value
-        for position, value in enumerate(node.inputs)
-        if value is not None and not (position in static and is_weight(value))
-    ]
-    return list(dict.fromkeys([*operands, *implicit_inputs(node)]))
+    repeated = repetition(node)
+    if repeated is None:
+        return 0
+    weights = sum(value_bytes(v) or 0 for v in data_reads(node, target) if is_weight(v))
+    return max(sram_bytes(tuple(repeated.body), target) - weights, 0)
 
 
 def _cut(nodes: Sequence[ir.Node], target: Target, capacity: int) -> list[tuple[ir.Node, ...]]:
@@ -280,12 +275,14 @@ class _Touches:
         before: dict[ir.Value, int] = {}
         activations: list[list[tuple[int, int, int]]] = []
         for position, values in enumerate(touched):
-            activations.append(
-                [
-                    (before.get(value, -1), following[position][index], _tile(value, tile))
-                    for index, value in enumerate(values)
-                ]
-            )
+            touches = [
+                (before.get(value, -1), following[position][index], _tile(value, tile))
+                for index, value in enumerate(values)
+            ]
+            inner = _body_bytes(nodes[position], target)
+            if inner:  # as a value that only this node touches
+                touches.append((-1, len(nodes), inner))
+            activations.append(touches)
             before.update(dict.fromkeys(values, position))
         units = [units_of(node, target.summary) for node in nodes]
         return cls(weights=weights, activations=activations, units=units)

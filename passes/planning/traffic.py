@@ -1,8 +1,9 @@
-"""What of its values a section really reads and writes: rows of a table, updates of what stays in its place."""
+"""What of its values a section really reads and writes: data and no sizes, rows of a table, updates of what stays in its place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -10,8 +11,37 @@ from samba_onnx.facts.operators import facts
 from samba_onnx.facts.records import Kind
 from samba_onnx.passes.planning.products import looked_up
 from samba_onnx.passes.planning.sizes import value_bytes
+from samba_onnx.program.dataflow import implicit_inputs, is_weight
+from samba_onnx.program.repetition import repetition
 
-__all__ = ["moved_bytes"]
+if TYPE_CHECKING:
+    from samba_onnx.passes.targets import Target
+
+__all__ = ["data_reads", "moved_bytes"]
+
+
+def data_reads(node: ir.Node, target: Target) -> list[ir.Value]:
+    """Return the operands that a node on the RDU reads from memory, each once.
+
+    Args:
+        node: A node that the target supports.
+        target: The device.
+
+    Returns:
+        The operands without the compile-time constants that become part of the section.
+    """
+    static = target.static_inputs(node)
+    operands = [
+        value
+        for position, value in enumerate(node.inputs)
+        if value is not None and not (position in static and is_weight(value))
+    ]
+    outer = implicit_inputs(node)
+    repeated = repetition(node)
+    if repeated is not None:  # sizes and axes are part of a body as they are of a section
+        data = {value for inner in repeated.body for value in data_reads(inner, target)}
+        outer = tuple(value for value in outer if value in data)
+    return list(dict.fromkeys([*operands, *outer]))
 
 
 def moved_bytes(nodes: Sequence[ir.Node], place: Callable[[ir.Value], str]) -> dict[ir.Value, int]:

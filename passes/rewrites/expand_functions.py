@@ -24,6 +24,10 @@ Body = tuple[onnx.FunctionProto, int]
 class Knows(Protocol):
     """What passes ask of a target."""
 
+    @property
+    def repeats_bodies(self) -> bool:
+        """Whether a section repeats the body of a Scan, so that its steps need not stand one behind the other."""
+
     def knows(self, domain: str, op_type: str) -> bool:
         """Return whether the target's table has the operator."""
 

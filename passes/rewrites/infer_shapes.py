@@ -11,7 +11,7 @@ import onnx_ir as ir
 from samba_onnx.passes.rewrites.inference_limits import ARITHMETIC, unsafe_nodes
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.pool_shapes import POOLS, floor_attributes
-from samba_onnx.passes.rewrites.rewriting import SMALL, is_operator
+from samba_onnx.passes.rewrites.rewriting import SMALL, constant, is_operator
 from samba_onnx.program.dataflow import each_node
 
 Shape = tuple[int | str | None, ...]
@@ -100,12 +100,16 @@ class ShapeWriter:
         self._stated = stated
         self.values: dict[str, ir.Value] = {}
         self._names: dict[ir.Value, str] = {}
+        self._main: ir.Graph | None = None
+        self._brought: dict[tuple[ir.Graph, ir.Value], str] = {}
+        """Names of constants within a body."""
 
     def write(self, model: ir.Model) -> onnx.ModelProto:
         """Return the model without metadata and without the content of large initializers."""
         proto = onnx.ModelProto(ir_version=max(model.ir_version, 8))
         for domain, version in model.graph.opset_imports.items():
             proto.opset_import.add(domain=domain, version=version)
+        self._main = model.graph
         self._fill(proto.graph, model.graph)
         for function in model.functions.values():
             ir.serde.serialize_function_into(proto.functions.add(), function)
@@ -129,14 +133,15 @@ class ShapeWriter:
             tensor = value.const_value
             if tensor is None or value in declared:
                 continue
-            scales = tensor.dtype == ir.DataType.FLOAT and tensor.size <= _MOST_SCALES
-            if scales or (tensor.size <= SMALL // 4 and tensor.dtype in _SHAPE_TYPES):
+            if _decides_shapes(tensor):
                 ir.serde.serialize_tensor_into(proto.initializer.add(), tensor)
                 proto.initializer[-1].name = self._name(value)
             else:
                 self._declare(proto.input.add(), value)
         for value in graph.outputs:
             self._declare(proto.output.add(), value, shape=self._stated)
+        if graph is not self._main:
+            self._bring_in(proto, graph)
         for node in graph:
             if node not in self._unsafe or node.op_type in ARITHMETIC:
                 self._write_node(proto.node.add(), node)
@@ -147,6 +152,24 @@ class ShapeWriter:
                 if self._name(value):
                     self._declare(proto.value_info.add(), value, shape=self._stated)
 
+    def _bring_in(self, proto: onnx.GraphProto, body: ir.Graph) -> None:
+        """Write constants from outside of a body into it, under further names: onnx knows none of these by content."""
+        for value in dict.fromkeys(value for node in body for value in node.inputs):
+            tensor = None if value is None else constant(value)
+            if value is None or tensor is None or not _decides_shapes(tensor):
+                continue
+            ir.serde.serialize_tensor_into(proto.initializer.add(), tensor)
+            name = f"{self._name(value)}.{len(self._brought)}"
+            proto.initializer[-1].name = self._brought[body, value] = name
+
+    def _operand(self, node: ir.Node, value: ir.Value | None) -> str:
+        """Return the name by which a node reads a value."""
+        if isinstance(node.graph, ir.Graph) and value is not None:
+            brought = self._brought.get((node.graph, value))
+            if brought is not None:
+                return brought
+        return self._name(value)
+
     def _write_node(self, proto: onnx.NodeProto, node: ir.Node) -> None:
         proto.op_type, proto.domain, proto.overload = node.op_type, node.domain, node.overload
         if node in self._unsafe:
@@ -156,7 +179,7 @@ class ShapeWriter:
             proto.input.append(self._name(node.inputs[0]))
             proto.output.append(self._name(node.outputs[0]))
             return
-        proto.input.extend(self._name(value) for value in node.inputs)
+        proto.input.extend(self._operand(node, value) for value in node.inputs)
         proto.output.extend(self._name(value) for value in node.outputs)
         changed = floor_attributes(node) if is_operator(node, *POOLS) else None
         hidden = () if changed is None else ("auto_pad", "ceil_mode", *changed)
@@ -179,6 +202,13 @@ class ShapeWriter:
                 ir.serde.serialize_shape_into(proto.type, value.shape)
 
 
+def _decides_shapes(tensor: ir.TensorProtocol) -> bool:
+    """Return whether a constant may be a size, an axis or a scale, of which inference needs the content."""
+    if tensor.dtype == ir.DataType.FLOAT and tensor.size <= _MOST_SCALES:
+        return True
+    return tensor.size <= SMALL // 4 and tensor.dtype in _SHAPE_TYPES
+
+
 def _is_like_first_operand(node: ir.Node) -> bool:
     """Return whether a result has the type and shape of the first operand, which onnx does not tell."""
     # Words that it leaves out make a vector shorter.
@@ -192,6 +222,8 @@ def _inferred_types(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TypeProt
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("g"):
+                # A Scan tells its body what a step is given; operands of other bodies are declared or unknown.
+                yield from ((info.name, info.type) for info in attribute.g.input)
                 yield from _inferred_types(attribute.g)
 
 

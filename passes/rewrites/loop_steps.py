@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import onnx_ir as ir
@@ -10,8 +11,39 @@ import onnx_ir as ir
 from samba_onnx.passes.rewrites.bodies import MOST_NODES, Values, copy_nodes
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.loop_bodies import each_integer, source
-from samba_onnx.passes.rewrites.rewriting import small_array
+from samba_onnx.passes.rewrites.rewriting import integers, small_array
 from samba_onnx.program.dataflow import each_node
+from samba_onnx.program.repetition import repetition
+
+SHORT: Final = 96
+"""Nodes up to which all steps of a Loop stand one behind the other even where the target repeats bodies. A step knows
+its number, by which much of it may be constant, and so many operators share a section of every target: to repeat a
+body would save no launch."""
+FEW_STEPS: Final = 2
+"""Steps up to which those of a Scan do. All of its steps are alike, so that nothing of them gets constant, and no plan is
+shorter with the steps than with the body."""
+
+
+def is_short(node: ir.Node) -> bool:
+    """Return whether the steps of a Loop or Scan are so few that they stand one behind the other in any case."""
+    body, steps = node.attributes["body"].as_graph(), _constant_steps(node)
+    if steps is None:
+        return False
+    return steps <= FEW_STEPS if node.op_type == "Scan" else _nodes(steps, body) <= SHORT
+
+
+def _constant_steps(node: ir.Node) -> int | None:
+    """Return the number of steps that a Loop or Scan states; None where it is not known."""
+    if node.op_type == "Scan":
+        repeated = repetition(node)
+        return None if repeated is None else repeated.steps
+    most = integers(node.inputs[0]) if node.inputs else None
+    return most[0] if most is not None and len(most) == 1 else None
+
+
+def _nodes(steps: int, body: ir.Graph) -> int:
+    """Return how many nodes all steps have, each with one that puts its results together."""
+    return steps * (sum(node.op_type != "Constant" for node in each_node(body)) + 1)
 
 
 def write_steps(draft: Draft) -> list[ir.Value | None]:
@@ -39,12 +71,7 @@ def write_steps(draft: Draft) -> list[ir.Value | None]:
 
 def _loop(draft: Draft, body: ir.Graph) -> list[ir.Value | None]:
     # Case 1.
-    most = draft.known(draft.operand(0), "its number of steps")
-    if most.size != 1:
-        raise CannotExpandError(f"its number of steps has {most.size} elements")
-    condition = draft.optional(1)
-    begins = condition is None or bool(draft.known(condition, "its condition").numpy().all())
-    steps = int(most.numpy().item()) if begins else 0
+    steps = _loop_steps(draft)
     states = [draft.operand(place) for place in range(2, len(draft.node.inputs))]
     _refuse_long(steps, body)
     if steps > 1 and not _goes_on(body):
@@ -59,6 +86,52 @@ def _loop(draft: Draft, body: ir.Graph) -> list[ir.Value | None]:
         _, *results = _step(draft, body, [number, true, *states], step)
         states = _kept(results, len(states), written)
     return [*states, *(_together(draft, values, 0) for values in written)]
+
+
+def write_repetition(draft: Draft) -> Sequence[ir.Value | None]:
+    """Write a Loop of a known number of steps as a Scan over the numbers of its steps.
+
+    1. The number of steps is constant, and nothing stops it before, as for :func:`write_steps`.
+    2. It makes steps, and its body has no initializers of its own.
+
+    Args:
+        draft: What the Loop is to be replaced by.
+
+    Returns:
+        A value per output of the Loop. Whether a state keeps its shape, which a Scan demands, is for the caller to find
+        out: of a Loop's body nothing says so before types are inferred.
+
+    Raises:
+        CannotExpandError: It is beyond that.
+    """
+    body = draft.node.attributes["body"].as_graph()
+    # Case 1.
+    steps = _loop_steps(draft)
+    if steps > 1 and not _goes_on(body):
+        raise CannotExpandError("its body computes whether it goes on")
+    # Case 2.
+    if steps <= 0 or body.initializers:
+        raise CannotExpandError("it makes no step, or its body has initializers of its own")
+    states = [draft.operand(place) for place in range(2, len(draft.node.inputs))]
+    true = draft.constant(np.array(True))
+    numbers = draft.constant(np.arange(steps, dtype=np.int64))
+
+    def step(values: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        *before, number = values
+        _, *results = _step(draft, body, [number, true, *before])
+        return results
+
+    return draft.repeated(step, states, [numbers])
+
+
+def _loop_steps(draft: Draft) -> int:
+    """Return the constant number of steps of a Loop."""
+    most = draft.known(draft.operand(0), "its number of steps")
+    if most.size != 1:
+        raise CannotExpandError(f"its number of steps has {most.size} elements")
+    condition = draft.optional(1)
+    begins = condition is None or bool(draft.known(condition, "its condition").numpy().all())
+    return int(most.numpy().item()) if begins else 0
 
 
 def _scan(draft: Draft, body: ir.Graph) -> list[ir.Value | None]:
@@ -104,15 +177,16 @@ def _goes_on(body: ir.Graph) -> bool:
 
 def _refuse_long(steps: int, body: ir.Graph) -> None:
     """Give up before more nodes are written than there may be (case 2)."""
-    nodes = steps * (sum(1 for _ in each_node(body)) + 1)
-    if nodes > MOST_NODES:
+    if _nodes(steps, body) > MOST_NODES:
         raise CannotExpandError(f"its {steps:,} steps have more than {MOST_NODES:,} nodes")
 
 
-def _step(draft: Draft, body: ir.Graph, operands: Sequence[ir.Value], step: int) -> list[ir.Value]:
-    """Write the body once, and return its results."""
+def _step(
+    draft: Draft, body: ir.Graph, operands: Sequence[ir.Value], step: int | None = None
+) -> list[ir.Value]:
+    """Write the body once, with the number of the step behind its names, and return its results."""
     values: Values = dict(zip(body.inputs, operands, strict=True))
-    copy_nodes(draft, body, values, suffix=f"_{step}")
+    copy_nodes(draft, body, values, suffix="" if step is None else f"_{step}")
     results = [values.get(value, value) for value in body.outputs]
     return [value for value in results if value is not None]
 

@@ -123,10 +123,12 @@ def is_read_once(value: ir.Value) -> bool:
 
 
 def inherit(nodes: Iterable[ir.Node], origin: ir.Node) -> None:
-    """Give new nodes the source traces and other metadata of the node that they replace."""
+    """Give new nodes, and those in bodies of theirs, the source traces and other metadata of the node that they replace."""
     for node in nodes:
         for key, text in origin.metadata_props.items():
             node.metadata_props.setdefault(key, text)
+        for body in subgraphs(node):
+            inherit(body, origin)
 
 
 def add_initializer(

@@ -1,4 +1,4 @@
-"""Put the steps of a Loop or Scan in its place, where their number is known: no device has loops."""
+"""Put the steps of a Loop or Scan in its place, where their number is known and few, or no section repeats a body."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnx_ir as ir
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft, own_outputs
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
-from samba_onnx.passes.rewrites.loop_steps import write_steps
+from samba_onnx.passes.rewrites.loop_steps import is_short, write_steps
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import each_graph, is_operator, replace_node
 from samba_onnx.program.dataflow import subgraphs
@@ -30,20 +30,24 @@ _VANISHING: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
 class UnrollLoopsPass(ReasonedPass):
     """Write a Loop or Scan as its steps, one behind the other, as tracing would have.
 
-    1. The target knows every operator of the body, but for those that go when shapes and places of tensors in
+    1. It is short, or no section of the target repeats its body (``keeps_long``): longer Scans stay as they are. Loops
+       are unrolled, and become Scans by the rules of legalisation where that is too long.
+    2. The target knows every operator of the body, but for those that go when shapes and places of tensors in
        sequences are known; otherwise the loop stays whole for the CPU, or for the rules of legalisation.
-    2. A body that holds a loop or a branch of its own waits until that is gone.
-    3. :func:`~samba_onnx.passes.rewrites.loop_steps.write_steps` can write it.
+    3. A body that holds a loop or a branch of its own waits until that is gone.
+    4. :func:`~samba_onnx.passes.rewrites.loop_steps.write_steps` can write it.
     """
 
-    def __init__(self, target: Knows) -> None:
+    def __init__(self, target: Knows, *, keeps_long: bool = False) -> None:
         """Keep the target.
 
         Args:
             target: Says which operators it has.
+            keeps_long: Whether only short loops are unrolled.
         """
         super().__init__()
         self.target = target
+        self.keeps_long = keeps_long
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Unroll every loop that can be."""
@@ -59,11 +63,17 @@ class UnrollLoopsPass(ReasonedPass):
         return ir.passes.PassResult(model, modified=modified)
 
     def _unroll(self, node: ir.Node) -> Refusal | None:
+        # Case 1.
+        # What a Loop takes on the CPU is not modelled, so that no rule could tell whether a Scan is better.
+        if self.keeps_long and node.op_type == "Scan" and not is_short(node):
+            return Refusal(
+                "the target repeats its body, of which all steps together are no few nodes"
+            )
         refusal = self._unsuitable(node.attributes["body"].as_graph())
         if refusal is not None:
             return refusal
         draft = Draft(node)
-        # Case 3.
+        # Case 4.
         try:
             results = write_steps(draft)
         except CannotExpandError as error:
@@ -74,10 +84,10 @@ class UnrollLoopsPass(ReasonedPass):
         return None
 
     def _unsuitable(self, body: ir.Graph) -> Refusal | None:
-        # Case 2.
+        # Case 3.
         if any(True for node in body for _ in subgraphs(node)):
             return Refusal("its body has subgraphs")
-        # Case 1.
+        # Case 2.
         unknown = {
             qualified(node.domain, node.op_type) for node in body if not self._goes_or_runs(node)
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from samba_onnx.passes.targets.files import TargetProfile
 from samba_onnx.passes.targets.schema import Ability, Figure, HardwareFile, TimingFile
@@ -13,7 +13,13 @@ from samba_onnx.pef.timing import TimingFigures
 
 TIERS: tuple[Literal["sram", "hbm", "ddr"], ...] = ("sram", "hbm", "ddr")
 """From nearest to the compute units to farthest."""
-_OVERLAPS = ("to_rdu", "to_host", "cpu")
+_ABILITIES: Final = {
+    "overlaps.to_rdu": "overlaps_to_rdu",
+    "overlaps.to_host": "overlaps_to_host",
+    "overlaps.cpu": "overlaps_cpu",
+    "repeats_bodies": "repeats_bodies",
+}
+"""Fields of what a device does or does not do, by the names that reports use."""
 
 
 def summarise(profile: TargetProfile) -> TargetSummary:
@@ -21,7 +27,7 @@ def summarise(profile: TargetProfile) -> TargetSummary:
     hardware = profile.hardware
     figures = _figures(hardware)
     values = {name: figure.value for name, (figure, _) in figures.items()}
-    stated = {f"overlaps.{name}": getattr(hardware, f"overlaps_{name}") for name in _OVERLAPS}
+    stated = {name: getattr(hardware, field) for name, field in _ABILITIES.items()}
     abilities = {name: ability for name, ability in stated.items() if ability is not None}
     return TargetSummary(
         name=profile.name,
@@ -56,6 +62,7 @@ def summarise(profile: TargetProfile) -> TargetSummary:
         overlaps_to_rdu=_is_stated(hardware.overlaps_to_rdu),
         overlaps_to_host=_is_stated(hardware.overlaps_to_host),
         overlaps_cpu=_is_stated(hardware.overlaps_cpu),
+        repeats_bodies=_is_stated(hardware.repeats_bodies),
         timing=None if hardware.timing is None else _timing(values),
     )
 

@@ -213,6 +213,8 @@ class HardwareFile(_Strict):
     """Whether copies to the host go on beside sections."""
     overlaps_cpu: Ability | None = None
     """Whether sections go on beside fallbacks."""
+    repeats_bodies: Ability | None = None
+    """Whether a section executes the body of a Scan step by step by itself; none where steps must be unrolled."""
     timing: TimingFile | None = None
     """None where only the figures above are known: sections run at peak rate, without a launch."""
 

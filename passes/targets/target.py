@@ -14,6 +14,7 @@ import onnx_ir as ir
 from samba_onnx.errors import TargetError
 from samba_onnx.facts.domains import normal_domain, qualified
 from samba_onnx.passes.targets import checks
+from samba_onnx.passes.targets.bodies import REPEATING, body_reason
 from samba_onnx.passes.targets.conditions import ordered, parted, under
 from samba_onnx.passes.targets.files import available_targets, read_profile
 from samba_onnx.passes.targets.hardware import summarise
@@ -78,6 +79,11 @@ class Target:
     def _versions(self) -> dict[tuple[str, str, int], int | None]:
         return {}  # since-versions already looked up
 
+    @property
+    def repeats_bodies(self) -> bool:
+        """Whether a section repeats the body of a Scan by itself, step by step."""
+        return self.summary.repeats_bodies
+
     def knows(self, domain: str, op_type: str) -> bool:
         """Return whether the table has a row that supports the operator, within its limits."""
         return (normal_domain(domain), op_type) in self._rows
@@ -122,6 +128,10 @@ class Target:
         """
         if qualified(node.domain, node.op_type) in self.granted and checks.is_static(node):
             return Support(None, "assumed", experimental=True)
+        if self.repeats_bodies and node.op_type == REPEATING and not node.domain:
+            reason = body_reason(node, self.name, lambda inner: self.support(inner).reason)
+            # Nothing documents it, whatever is known of the operators of the body.
+            return Support(reason) if reason else Support(None, "assumed", experimental=True)
         reason = self._operator_reason(node)
         if reason is not None:
             return Support(reason)

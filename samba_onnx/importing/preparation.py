@@ -45,6 +45,11 @@ class Prepared:
 class _Table:
     """Tells ExpandFunctionsPass what needs no expansion."""
 
+    @property
+    def repeats_bodies(self) -> bool:
+        """Whether a Scan repeats its body: loops of a module run as the model's do."""
+        return True
+
     def knows(self, domain: str, op_type: str) -> bool:
         """Return whether an operator can be computed as it is."""
         if find(domain, op_type) is not None:

@@ -233,6 +233,8 @@ def _check_stage(stage: Section | Fallback, index: _Index) -> None:
     if isinstance(stage, Section):
         traffic = {"bytes": stage.bytes, "sram_bytes": stage.sram_bytes}
         _not_negative(name, flops=stage.flops, seconds=stage.seconds, **traffic)
+        for body in stage.repeated:
+            _not_negative(f"a body of {name}", steps=body.steps, **body.operators)
         if stage.streaming is not None:
             _not_negative(f"the streaming of {name}", seconds=stage.streaming.seconds)
             if stage.streaming.tiles < 1:

@@ -64,6 +64,9 @@ def _stage_lines(stage: Section | Fallback) -> Iterator[str]:
         yield f"    planned    {stage.flops} flops, {stage.bytes} bytes, {stage.seconds:.3e} s"
         if stage.rule:
             yield f"    rule       {printable(stage.rule)}"
+        for body in stage.repeated:
+            inner = (f"{count} {printable(op)}" for op, count in sorted(body.operators.items()))
+            yield f"    repeated   {printable(body.node)}, {body.steps} steps: {', '.join(inner)}"
         return
     for node in stage.reasons:
         place = f"  [{printable(node.location)}]" if node.location else ""

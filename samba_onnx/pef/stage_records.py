@@ -69,6 +69,18 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class RepeatedBody:
+    """A node whose body a section executes step by step, each step with the states of the one before."""
+
+    node: str
+    """Its name in the section's model, where it is a Scan."""
+    steps: int
+    """How often one execution of the section executes the body."""
+    operators: dict[str, int]
+    """Number of nodes of the body by operator; bodies within it are counted once, too."""
+
+
+@dataclass(frozen=True)
 class Section(Stage):
     """A piece of a graph that runs on the RDU in one go."""
 
@@ -91,6 +103,8 @@ class Section(Stage):
     streaming: Streaming | None = dataclasses.field(default=None, metadata=MAY_BE_MISSING)
     """What of ``time`` goes on while the exchange between RDUs just before it, of the same program, still brings
     values; None where nothing does."""
+    repeated: tuple[RepeatedBody, ...] = dataclasses.field(default=(), metadata=MAY_BE_MISSING)
+    """The bodies that it repeats, in the order of its model's nodes; ``flops`` and ``time`` are of all steps."""
 
 
 @dataclass(frozen=True)

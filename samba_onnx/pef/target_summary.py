@@ -90,6 +90,8 @@ class TargetSummary:
     """Whether copies to the host do."""
     overlaps_cpu: bool = field(default=False, metadata=MAY_BE_MISSING)
     """Whether the device executes sections while the host executes fallbacks."""
+    repeats_bodies: bool = field(default=False, metadata=MAY_BE_MISSING)
+    """Whether a section repeats the body of a Scan by itself, step by step."""
     timing: TimingFigures | None = field(default=None, metadata=MAY_BE_MISSING)
     """How far sections stay behind the figures above; None for a device of which only these are known,
     whose sections are modelled at peak rate and without a launch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.report.records import MemoryReport, SectionReport
+from samba_onnx.report.records import MemoryReport, RepeatedBodyReport, SectionReport
 from samba_onnx.safety.files import printable
 
 
@@ -68,6 +68,10 @@ def section_reports(manifest: Manifest) -> tuple[SectionReport, ...]:
             rule=section.rule,
             dominant=section.time.dominant.value if section.time and section.seconds else "",
             time_parts={} if section.time is None else dict(vars(section.time)),
+            repeated=tuple(
+                RepeatedBodyReport(body.node, body.steps, body.operators)
+                for body in section.repeated
+            ),
         )
         for section in manifest.sections
     )

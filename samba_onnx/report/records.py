@@ -1,7 +1,6 @@
 """What a report says, as frozen records: the JSON document has exactly these fields.
 
-Sizes are bytes, times are modelled seconds, ``flops`` are floating-point operations of one run.
-The docstrings below are the descriptions in ``docs/report.schema.json``.
+Sizes are bytes, times modelled seconds, ``flops`` operations of one run; docstrings are the schema's descriptions.
 """
 
 from __future__ import annotations
@@ -85,6 +84,18 @@ class Coverage:
 
 
 @record
+class RepeatedBodyReport:
+    """A body that a section executes step by step."""
+
+    node: str
+    """Name of the node that carries it."""
+    steps: int
+    """How often one execution of the section executes it."""
+    operators: dict[str, int]
+    """Nodes of the body by operator."""
+
+
+@record
 class SectionReport:
     """One section."""
 
@@ -109,12 +120,13 @@ class SectionReport:
     operators: dict[str, int]
     """Nodes by operator."""
     dominant: str = ""
-    """The part of its time that takes the longest: ``launch``, ``compute``, ``on-chip traffic``, ``off-chip
-    traffic`` or ``fill``; empty for a section that takes none, and for a PEF that does not know the parts."""
+    """The part of ``time_parts`` that takes the longest; empty where there is none or the PEF does not know it."""
     time_parts: dict[str, float] = field(default_factory=dict)
     """Seconds by part; compute and both kinds of traffic go on at the same time."""
     rule: str = ""
     """The rule of fusion that it is one section for; empty where none is."""
+    repeated: tuple[RepeatedBodyReport, ...] = ()
+    """The bodies that it repeats; its operations and its time are of all steps."""
 
 
 @record

@@ -185,6 +185,24 @@ def _sections(report: Report, rows: int | None) -> RenderableType | None:
     return titled(title, table(columns, cells, limit=rows))
 
 
+def _repeated(report: Report, rows: int | None) -> RenderableType | None:
+    """Show the bodies that sections execute step by step."""
+    cells = [
+        (
+            str(section.id),
+            body.node,
+            f"{body.steps:,}",
+            f"{sum(body.operators.values()):,}",
+            some([f"{count} {name}" for name, count in body.operators.items()], 4),
+        )
+        for section in report.sections
+        for body in section.repeated
+    ]
+    columns = (">id", "body of", ">steps", ">nodes a step", "operators")
+    title = "Bodies that sections repeat, each step behind the one before"
+    return titled(title, table(columns, cells, limit=rows)) if cells else None
+
+
 def _fused(report: Report, rows: int | None) -> RenderableType | None:
     """Show what rules of fusion matched, and which never did."""
     return fusion_table(report.fusion, rows)
@@ -338,6 +356,7 @@ SUMMARY: tuple[Block, ...] = (
     _boundaries,
     _coverage,
     _sections,
+    _repeated,
     _fused,
     _parts,
     _parallel,

@@ -70,6 +70,8 @@ def test_both_selections_are_of_one_pipeline() -> None:
 
 
 class Table:
+    repeats_bodies = False
+
     def knows(self, domain: str, op_type: str) -> bool:
         return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from samba_onnx.passes.rewrites.rewriting import constant, static_shape
 from samba_onnx.program.bounds import Bounds
+from samba_onnx.program.dataflow import each_node, subgraphs
 from samba_onnx.program.intervals import Interval
 
 
@@ -47,8 +48,9 @@ class Draft:
     def discard(self) -> None:
         """Give up: what was written reads none of the graph's values any more."""
         for node in self.nodes:
-            for position in range(len(node.inputs)):
-                node.replace_input_with(position, None)
+            for inner in (node, *(one for body in subgraphs(node) for one in each_node(body))):
+                for position in range(len(inner.inputs)):
+                    inner.replace_input_with(position, None)
         self.nodes.clear()
 
     def op(self, op_type: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
@@ -71,6 +73,49 @@ class Draft:
         node = ir.node(op_type, inputs, attributes or None, num_outputs=count)
         self.nodes.append(node)
         return node.outputs
+
+    def repeated(
+        self,
+        step: Callable[[Sequence[ir.Value]], Sequence[ir.Value]],
+        states: Sequence[ir.Value],
+        slices: Sequence[ir.Value],
+        **attributes: Any,
+    ) -> Sequence[ir.Value]:
+        """Write a Scan, which executes one body for each element of some values.
+
+        Args:
+            step: Writes what one step does: from its states, then an element of each of ``slices``, to its
+                next states, then what it adds to each value of all steps. It may use any value of the graph.
+            states: The states before the first step.
+            slices: What is read element by element, along the first axis unless attributes say otherwise.
+            **attributes: Other attributes of the Scan, as ``scan_input_directions``.
+
+        Returns:
+            The last states, then the values of all steps.
+        """
+        inputs = [ir.Value(type=value.type) for value in (*states, *slices)]
+        outside, self.nodes = self.nodes, []
+        try:
+            # Results of a body are its own, each once: operands and outer values are none.
+            results: list[ir.Value] = []
+            for value in step(inputs):
+                is_own = any(value.producer() is node for node in self.nodes)
+                results.append(
+                    value if is_own and value not in results else self.op("Identity", value)
+                )
+            inner, self.nodes = self.nodes, outside
+        finally:
+            self.nodes = outside
+        body = ir.Graph(inputs, results, nodes=inner, name="step")
+        return self.several(
+            "Scan",
+            len(results),
+            *states,
+            *slices,
+            body=body,
+            num_scan_inputs=len(slices),
+            **attributes,
+        )
 
     def constant(self, array: NDArray[np.generic]) -> ir.Value:
         """Write a constant of an array's type and shape."""

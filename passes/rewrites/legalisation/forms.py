@@ -24,10 +24,11 @@ from samba_onnx.passes.rewrites.legalisation.proofs import NARROW, inner_narrowi
 from samba_onnx.passes.rewrites.legalisation.registry import rule_for
 from samba_onnx.passes.rewrites.legalisation.webs import narrow
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
+from samba_onnx.passes.rewrites.loop_steps import is_short
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.rewrites.remove_noops import RemoveNoopsPass
 from samba_onnx.passes.rewrites.remove_unused_nodes import RemoveUnusedNodesPass
-from samba_onnx.passes.rewrites.rewriting import constant, replace_node
+from samba_onnx.passes.rewrites.rewriting import constant, is_operator, replace_node
 from samba_onnx.passes.rewrites.simplify_concats import SimplifyConcatsPass
 from samba_onnx.passes.rewrites.unpack_sequences import UnpackSequencesPass
 from samba_onnx.program.bounds import Bounds
@@ -117,7 +118,7 @@ class FormFinder:
         pending = list(model.graph)
         for _ in range(DEEPEST):
             for inner in pending:
-                refusal = self._write(inner, known)
+                refusal = self._legalise(inner, known)
                 if refusal is not None:
                     return refusal
             if len(model.graph) > MOST_NODES:
@@ -135,7 +136,7 @@ class FormFinder:
 
     def _narrowed(self, model: ir.Model, known: Mapping[ir.Value, Interval]) -> list[ir.Node]:
         """Let places that rules wrote be int32 where the target lacks int64; return what it still refuses."""
-        refused = [inner for inner in model.graph if self.target.support(inner).reason]
+        refused = self._refused(model)
         if not refused or NARROW in self.excluded:
             return refused
         kinds = inner_narrowings(known)
@@ -144,7 +145,32 @@ class FormFinder:
             narrow(model, web)
         if useful:
             _simplify(model)
-        return [inner for inner in model.graph if self.target.support(inner).reason]
+        return self._refused(model)
+
+    def _refused(self, model: ir.Model) -> list[ir.Node]:
+        """Return the nodes of the copy that are not yet as the target runs them.
+
+        Short Scans are among them, which become their steps in any case.
+        """
+        return [node for node in model.graph if self._is_short_scan(node) or not self._runs(node)]
+
+    def _runs(self, node: ir.Node) -> bool:
+        return self.target.support(node).reason is None
+
+    def _is_short_scan(self, node: ir.Node) -> bool:
+        if not is_operator(node, "Scan") or rule_for(node, self.excluded) is None:
+            return False
+        return is_short(node)
+
+    def _legalise(self, node: ir.Node, known: Mapping[ir.Value, Interval]) -> Refusal | None:
+        """Let rules write a node of the copy, or the nodes in the body of a Scan that it refuses for these."""
+        if is_operator(node, "Scan") and not self._is_short_scan(node):
+            body = node.attributes["body"].as_graph()
+            refused = [inner for inner in body if not self._runs(inner)]
+            # As a body where every node of it can be written; else as steps, of which more is constant.
+            if refused and not any(self._write(inner, {}) for inner in refused):
+                return None
+        return self._write(node, known)
 
     def _write(self, node: ir.Node, known: Mapping[ir.Value, Interval]) -> Refusal | None:
         """Let a rule write a node of the copy."""

@@ -1,8 +1,9 @@
-"""Recurrent layers of known length, step by step.
+"""Recurrent layers of known length, as a Scan whose body is one step.
 
-Evidence: no document shows a recurrent layer on the RDU, but the steps of an unrolled one are MatMul, Add, Sigmoid,
-Tanh and Mul, which all are in the vendor's table or in programs. What the input contributes is one product for all
-steps, as in onnxruntime; sums are rounded in another order there.
+Evidence: no document shows a recurrent layer on the RDU, but its steps are MatMul, Add, Sigmoid, Tanh and Mul, which
+all are in the vendor's table or in programs. What the input contributes is one product for all steps in front of the
+Scan, as in onnxruntime; sums are rounded in another order there. Whether a section repeats the body, or all steps
+stand one behind the other, is decided for every Scan alike (:mod:`samba_onnx.passes.rewrites.legalisation.forms`).
 """
 
 from __future__ import annotations
@@ -18,14 +19,11 @@ from samba_onnx.passes.rewrites.legalisation.activations import Activation, Acti
 from samba_onnx.passes.rewrites.legalisation.bounds import refuse_large
 from samba_onnx.passes.rewrites.legalisation.registry import legalises
 
-MOST_STEPS = 256
-"""Steps that a layer is unrolled to at most: each is a dozen nodes, in each direction."""
-
-States = tuple["ir.Value | None", ...]
-"""Hidden state, and cell state where the layer has one; None for zeros."""
-Step = Callable[[ir.Value, States], tuple[ir.Value, ...]]
+States = tuple[ir.Value, ...]
+"""Hidden state, and cell state where the layer has one."""
+Step = Callable[[ir.Value, States], States]
 """From what the input contributes to all gates, and the states, to the new states."""
-_LIMITS = "static length, at most 256 steps; static batch size"
+_LIMITS = "static length and batch size; as `scan` where the target repeats no bodies"
 _NUMBERS = "within a few roundings of float32 for each step"
 
 
@@ -90,17 +88,15 @@ class _Direction:
         """Return the complement of a gate."""
         return self.draft.op("Sub", self.draft.scalar(1, self.draft.operand(0)), value)
 
-    def plus_product(self, value: ir.Value, state: ir.Value | None, weights: ir.Value) -> ir.Value:
+    def plus_product(self, value: ir.Value, state: ir.Value, weights: ir.Value) -> ir.Value:
         """Return a value and what a state contributes to it."""
-        if state is None:
-            return value
         return self.draft.op("Add", value, self.draft.op("MatMul", state, weights))
 
 
 @legalises(
     "RNN",
     name="rnn",
-    makes="a step of MatMul, Add and activation for each element of the sequence",
+    makes="a product for all steps, and a Scan of MatMul, Add and activation",
     needs=_LIMITS,
     numbers=_NUMBERS,
 )
@@ -112,7 +108,7 @@ def rnn(draft: Draft) -> list[ir.Value | None]:
         bias = None if biases is None else draft.op("Add", *biases)
         weights = own.recurrence()
 
-        def step(contribution: ir.Value, states: States) -> tuple[ir.Value, ...]:
+        def step(contribution: ir.Value, states: States) -> States:
             total = own.clipped(own.plus_product(contribution, states[0], weights))
             return (own.activations[0](total),)
 
@@ -124,7 +120,7 @@ def rnn(draft: Draft) -> list[ir.Value | None]:
 @legalises(
     "GRU",
     name="gru",
-    makes="a step of MatMul, Add, gates and a mixture for each element of the sequence",
+    makes="a product for all steps, and a Scan of MatMul, Add, gates and a mixture",
     needs=_LIMITS,
     numbers=_NUMBERS,
 )
@@ -142,28 +138,21 @@ def gru(draft: Draft) -> list[ir.Value | None]:
             bias = draft.op("Add", biases[0], draft.op("Concat", gates_bias, same_time, axis=0))
         gates_weights, weights = own.pieces(own.recurrence(), [2 * size, size])
 
-        def step(contribution: ir.Value, states: States) -> tuple[ir.Value, ...]:
+        def step(contribution: ir.Value, states: States) -> States:
             hidden = states[0]
             gates, candidate = own.pieces(contribution, [2 * size, size])
             gates = own.clipped(own.plus_product(gates, hidden, gates_weights))
             update, reset = own.pieces(own.activations[0](gates), [size] * 2)
             if after:
-                recurrent = None if hidden is None else draft.op("MatMul", hidden, weights)
+                recurrent = draft.op("MatMul", hidden, weights)
                 if hidden_bias is not None:
-                    recurrent = (
-                        hidden_bias
-                        if recurrent is None
-                        else draft.op("Add", recurrent, hidden_bias)
-                    )
-                if recurrent is not None:
-                    candidate = draft.op("Add", candidate, draft.op("Mul", reset, recurrent))
-            elif hidden is not None:
+                    recurrent = draft.op("Add", recurrent, hidden_bias)
+                candidate = draft.op("Add", candidate, draft.op("Mul", reset, recurrent))
+            else:
                 candidate = own.plus_product(candidate, draft.op("Mul", reset, hidden), weights)
             candidate = own.activations[1](own.clipped(candidate))
             new = draft.op("Mul", own.one_minus(update), candidate)
-            return (
-                new if hidden is None else draft.op("Add", new, draft.op("Mul", update, hidden)),
-            )
+            return (draft.op("Add", new, draft.op("Mul", update, hidden)),)
 
         return own.input_product(value, bias), step
 
@@ -173,7 +162,7 @@ def gru(draft: Draft) -> list[ir.Value | None]:
 @legalises(
     "LSTM",
     name="lstm",
-    makes="a step of MatMul, Add, gates and a cell for each element of the sequence",
+    makes="a product for all steps, and a Scan of MatMul, Add, gates and a cell",
     needs=_LIMITS,
     numbers=_NUMBERS,
 )
@@ -186,7 +175,7 @@ def lstm(draft: Draft) -> list[ir.Value | None]:
         weights = own.recurrence()
         holes = [None] * 3 if peepholes is None else own.pieces(peepholes, [own.size] * 3, axis=0)
 
-        def step(contribution: ir.Value, states: States) -> tuple[ir.Value, ...]:
+        def step(contribution: ir.Value, states: States) -> States:
             hidden, cell = states
             total = own.plus_product(contribution, hidden, weights)
             return _lstm_step(own, total, cell, holes)
@@ -197,8 +186,8 @@ def lstm(draft: Draft) -> list[ir.Value | None]:
 
 
 def _lstm_step(
-    own: _Direction, total: ir.Value, cell: ir.Value | None, holes: Sequence[ir.Value | None]
-) -> tuple[ir.Value, ...]:
+    own: _Direction, total: ir.Value, cell: ir.Value, holes: Sequence[ir.Value | None]
+) -> States:
     """Return the new states of an LSTM.
 
     Args:
@@ -219,15 +208,14 @@ def _lstm_step(
     if draft.integer("input_forget"):
         kept = own.one_minus(taken)
     new = draft.op("Mul", taken, inner(own.clipped(candidate)))
-    if cell is not None:
-        new = draft.op("Add", draft.op("Mul", kept, cell), new)
+    new = draft.op("Add", draft.op("Mul", kept, cell), new)
     if holes[1] is not None:
         shown = gate(own.clipped(_seen(draft, shown, new, holes[1])))
     return draft.op("Mul", shown, outer(new)), new
 
 
-def _seen(draft: Draft, value: ir.Value, cell: ir.Value | None, hole: ir.Value | None) -> ir.Value:
-    if cell is None or hole is None:
+def _seen(draft: Draft, value: ir.Value, cell: ir.Value, hole: ir.Value | None) -> ir.Value:
+    if hole is None:
         return value
     return draft.op("Add", value, draft.op("Mul", cell, hole))
 
@@ -251,103 +239,123 @@ def _layer(
     if batch_first:
         value = draft.op("Transpose", value, perm=[1, 0, 2])
     sizes = draft.shape(draft.operand(0))
-    steps = sizes[1] if batch_first else sizes[0]
-    if steps > MOST_STEPS:
-        raise CannotExpandError(f"it has {steps:,} steps, more than {MOST_STEPS}")
+    batch = sizes[0] if batch_first else sizes[1]
     way = draft.text("direction", "forward")
-    ways = {"forward": [1], "reverse": [-1], "bidirectional": [1, -1]}.get(way)
+    ways = {"forward": [0], "reverse": [1], "bidirectional": [0, 1]}.get(way)
     if ways is None:
         raise CannotExpandError(f"its direction is {way!r}")
     hidden = draft.integer("hidden_size") or draft.size(draft.operand(2), -1)
-    refuse_large(hidden)
+    refuse_large(hidden, batch * hidden)
     functions = Activations(draft).all(defaults, len(ways))
+    masks = _masks(draft, sizes[1] if batch_first else sizes[0])
     results = []
-    for number, sign in enumerate(ways):
+    for number, backwards in enumerate(ways):
         own = _Direction(draft, number, hidden, functions[number])
-        first = tuple(_initial(own, 5 + state, batch_first) for state in range(states))
+        first = [_initial(own, 5 + state, batch, batch_first) for state in range(states)]
         contribution, step = begin(own, value)
-        order = range(steps) if sign > 0 else range(steps - 1, -1, -1)
-        results.append(_run(draft, contribution, step, first, order))
+        results.append(_scanned(draft, contribution, step, first, masks, backwards))
     return _joined(draft, results, batch_first)
 
 
-def _initial(own: _Direction, position: int, batch_first: bool) -> ir.Value | None:
-    """Return the state that a direction begins with, None for zeros."""
-    whole = own.draft.optional(position)
+def _initial(own: _Direction, position: int, batch: int, batch_first: bool) -> ir.Value:
+    """Return the state that a direction begins with."""
+    draft = own.draft
+    whole = draft.optional(position)
     if whole is None:
+        dtype = draft.dtype(draft.operand(0)).numpy()
+        return draft.constant(np.zeros((batch, own.size), dtype))
+    number = draft.constant(np.array(own.number, np.int64))
+    return draft.op("Gather", whole, number, axis=1 if batch_first else 0)
+
+
+@dataclass(frozen=True)
+class _Masks:
+    """Which steps are part of which sequence of a batch."""
+
+    inside: ir.Value
+    """Whether a step is within a sequence, of shape (steps, batch, 1)."""
+    filled: ir.Value
+    """Whether a sequence has any step, of shape (batch, 1)."""
+
+
+def _masks(draft: Draft, steps: int) -> _Masks | None:
+    """Return the masks of sequences; None where all are of full length."""
+    lengths = draft.optional(4)
+    if lengths is None:
         return None
-    number = own.draft.constant(np.array(own.number, np.int64))
-    return own.draft.op("Gather", whole, number, axis=1 if batch_first else 0)
+    column = draft.op("Unsqueeze", lengths, draft.integers(1))
+    # int32, the type of lengths.
+    numbers = draft.constant(np.arange(steps, dtype=np.int32).reshape(steps, 1, 1))
+    first = draft.constant(np.array(0, np.int32))
+    return _Masks(draft.op("Greater", column, numbers), draft.op("Greater", column, first))
 
 
-def _run(
+def _scanned(
     draft: Draft,
     contribution: ir.Value,
     step: Step,
-    states: States,
-    order: Sequence[int],
-) -> tuple[list[ir.Value], States]:
+    first: Sequence[ir.Value],
+    masks: _Masks | None,
+    backwards: int,
+) -> tuple[ir.Value | None, States]:
     """Write the steps of one direction.
 
     Args:
         draft: Where to.
         contribution: What the input contributes in all steps.
         step: What one step does.
-        states: The states before the first one.
-        order: The steps in their order.
+        first: The states before the first one.
+        masks: Which steps are part of which sequence; None where all are.
+        backwards: 1 for a direction that begins with the last element of the sequence.
 
     Returns:
-        The hidden state after each step in the order of the sequence, and the last states. Behind the end of a
+        The hidden states after all steps in the order of the sequence, None where nobody reads them, and the last
+        states. Behind the end of a
         sequence its state stays, and its results are zeros; of an empty one the state is zero, too.
     """
-    lengths = draft.optional(4)
-    if lengths is not None:
-        lengths = draft.op("Unsqueeze", lengths, draft.integers(1))
-    zero = draft.scalar(0, draft.operand(0))
-    hidden: dict[int, ir.Value] = {}
-    for number in order:
-        place = draft.constant(np.array(number, np.int64))
-        new: States = step(draft.op("Gather", contribution, place, axis=0), states)
-        shown = new[0]
-        if lengths is not None:
-            is_inside = draft.op("Greater", lengths, draft.constant(np.array(number, np.int32)))
-            shown = draft.op("Where", is_inside, shown, zero)
-            new = tuple(
-                # Step 0 is outside of an empty sequence alone, whose last states onnxruntime states as zeros.
-                draft.op(
-                    "Where", is_inside, after, zero if before is None or number == 0 else before
-                )
-                for before, after in zip(states, new, strict=True)
-            )
-        states = new
-        if shown is not None:
-            hidden[number] = shown
-    return [hidden[number] for number in sorted(hidden)], states
+    zero, is_shown = draft.scalar(0, draft.operand(0)), draft.is_read(0)
+
+    def body(values: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        before, read = tuple(values[: len(first)]), values[len(first) :]
+        after = step(read[0], before)
+        shown = [after[0]] if is_shown else []
+        if masks is None:
+            return [*after, *shown]
+        kept = [
+            draft.op("Where", read[1], new, old) for new, old in zip(after, before, strict=True)
+        ]
+        return [*kept, *(draft.op("Where", read[1], value, zero) for value in shown)]
+
+    slices = [contribution] if masks is None else [contribution, masks.inside]
+    way = {"scan_input_directions": [backwards] * len(slices)}
+    if is_shown:
+        way["scan_output_directions"] = [backwards]
+    results = draft.repeated(body, first, slices, **(way if backwards else {}))
+    states = results[: len(first)]
+    if masks is not None:  # onnxruntime states zeros, whatever an empty sequence begins with
+        states = [draft.op("Where", masks.filled, state, zero) for state in states]
+    return (results[-1] if is_shown else None), tuple(states)
 
 
 def _joined(
-    draft: Draft, directions: Sequence[tuple[list[ir.Value], States]], batch_first: bool
+    draft: Draft, directions: Sequence[tuple[ir.Value | None, States]], batch_first: bool
 ) -> list[ir.Value | None]:
     """Return the outputs of a layer: all hidden states, and the last states."""
-    outputs: list[ir.Value | None] = [None]
-    if draft.is_read(0):
-        # In the order of the output's axes: (sequence, direction, batch) or (batch, sequence, direction).
-        axes, sequence = ([1, 2], 1) if batch_first else ([0, 1], 0)
-        ways = [
-            _concatenated(
-                draft, [draft.op("Unsqueeze", h, draft.integers(*axes)) for h in hidden], sequence
-            )
-            for hidden, _ in directions
-        ]
-        outputs[0] = _concatenated(draft, ways, sequence + 1)
+    # (steps, batch, hidden) gets an axis of directions: (sequence, direction, batch) or (batch, sequence, direction).
+    axis = 2 if batch_first else 1
+    ways = []
+    for hidden, _ in directions:
+        if hidden is None:
+            continue
+        turned = draft.op("Transpose", hidden, perm=[1, 0, 2]) if batch_first else hidden
+        ways.append(draft.op("Unsqueeze", turned, draft.integers(axis)))
+    outputs = [_concatenated(draft, ways, axis) if ways else None]
     axis = 1 if batch_first else 0
     for state in range(len(directions[0][1])):
-        last = [states[state] for _, states in directions]
-        outputs.append(
-            _concatenated(
-                draft, [draft.op("Unsqueeze", h, draft.integers(axis)) for h in last], axis
-            )
-        )
+        last = [
+            draft.op("Unsqueeze", states[state], draft.integers(axis)) for _, states in directions
+        ]
+        outputs.append(_concatenated(draft, last, axis))
     return outputs
 
 

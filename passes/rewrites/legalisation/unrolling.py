@@ -1,8 +1,8 @@
-"""Loops of a known number of steps, one after the other.
+"""Loops of a known number of steps: a Scan of one body, or one step after the other.
 
 Evidence: the RDU runs static graphs, and a loop whose number of steps is known is one. What a step computes must be
 made of operators that the target has, or that other rules write. Nothing is computed otherwise than in the loop.
-A loop of whose body the target has every operator is unrolled before, whatever it costs.
+Where the target repeats no bodies, a loop of whose body it has every operator is unrolled before, whatever it costs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import onnx_ir as ir
 from samba_onnx.passes.rewrites.bodies import MOST_NODES
 from samba_onnx.passes.rewrites.foreign.drafting import Draft
 from samba_onnx.passes.rewrites.legalisation.registry import legalises
-from samba_onnx.passes.rewrites.loop_steps import write_steps
+from samba_onnx.passes.rewrites.loop_steps import is_short, write_repetition, write_steps
 
 _MAKES = "a copy of the body for each step, and a Concat of what each returns"
 
@@ -33,9 +33,9 @@ def scan(draft: Draft) -> Sequence[ir.Value | None]:
 @legalises(
     "Loop",
     name="loop",
-    makes=_MAKES,
-    needs=f"a constant number of steps, at most {MOST_NODES:,} nodes; a condition that stays true",
+    makes="a Scan over the numbers of its steps",
+    needs="a constant number of steps; a condition that stays true",
 )
 def loop(draft: Draft) -> Sequence[ir.Value | None]:
-    """Write a Loop."""
-    return write_steps(draft)
+    """Write a Loop as a Scan, or the steps of one that is short or that makes none."""
+    return write_steps(draft) if is_short(draft.node) else write_repetition(draft)

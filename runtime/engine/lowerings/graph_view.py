@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import onnx
 from onnx import numpy_helper
 
@@ -46,13 +47,23 @@ class GraphView:
 
     def integers(self, name: str) -> Sequence[int] | None:
         """Return the numbers of a constant whose content is in the model; None of any other."""
+        array = self._content(name)
+        return None if array is None else [int(number) for number in array.ravel()]
+
+    def number(self, name: str) -> float | None:
+        """Return the only element of a constant of floats whose content is in the model; None of any other."""
+        array = self._content(name)
+        is_number = array is not None and array.size == 1 and array.dtype.kind == "f"
+        return float(array.item()) if array is not None and is_number else None
+
+    def _content(self, name: str) -> np.ndarray | None:
         tensor = self._constants.get(name)
         node = self._makers.get(name)
         if tensor is None and node is not None and node.op_type == "Constant":
             tensor = next((item.t for item in node.attribute if item.name == "value"), None)
         if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL:
             return None
-        return [int(number) for number in numpy_helper.to_array(tensor).ravel()]
+        return numpy_helper.to_array(tensor)
 
 
 def element_types(graph: onnx.GraphProto) -> dict[str, int]:

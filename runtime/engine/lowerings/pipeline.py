@@ -18,6 +18,7 @@ from samba_onnx.runtime.engine.lowerings.missing_kernels import compute_missing_
 from samba_onnx.runtime.engine.lowerings.node_order import put_results_first
 from samba_onnx.runtime.engine.lowerings.open_branches import open_branches
 from samba_onnx.runtime.engine.lowerings.optimizer_faults import disable_faulty_optimizers
+from samba_onnx.runtime.engine.lowerings.recurrent_layers import lower_recurrent_layers
 from samba_onnx.runtime.engine.lowerings.short_expands import concatenate_short_expands
 from samba_onnx.runtime.engine.lowerings.small_convolutions import multiply_small_convolutions
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel, on_model
@@ -54,6 +55,13 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
     # Forms for kernels that onnxruntime lacks or that are slow stand here, before anything loses
     # the types and shapes of inner values, which bfloat16 does. The gradients come before small
     # convolutions, some of which they are, too.
+    # Before missing kernels and bfloat16, which write more into bodies than layers have.
+    Lowering(
+        "recurrent layers",
+        "onnxruntime executes the body of a Scan with a kernel per operator, its LSTM, GRU and RNN with one for all.",
+        on_model(lower_recurrent_layers),
+        device_only=True,
+    ),
     Lowering(
         "weight gradients",
         "onnxruntime's convolutions are slow for a window that is as large as the picture.",

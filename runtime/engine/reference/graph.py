@@ -18,9 +18,12 @@ from onnx.reference import ReferenceEvaluator
 from samba_onnx.errors import ExecutionError
 from samba_onnx.pef.stage_checks import type_text
 from samba_onnx.runtime.engine.reference.dropout import DropoutMask
+from samba_onnx.runtime.engine.reference.scan import Scan
 from samba_onnx.runtime.engine.reference.stochastic_round import StochasticRound
 
 _LONGEST_REASON = 300
+_OWN = [DropoutMask, Scan, StochasticRound]
+"""Operators that ``onnx.reference`` lacks, or has in part."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ def _evaluator(node: onnx.NodeProto, model: onnx.ModelProto) -> ReferenceEvaluat
         graph=graph,
     )
     try:
-        return ReferenceEvaluator(part, new_ops=[DropoutMask, StochasticRound])
+        return ReferenceEvaluator(part, new_ops=_OWN)
     except Exception as error:  # of many classes: NotImplementedError, TypeError, RuntimeError
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise _failure(

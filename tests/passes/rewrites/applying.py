@@ -18,6 +18,8 @@ TRACE = "pkg.torch.onnx.stack_trace"
 class KnowsAll:
     """A target that has every operator."""
 
+    repeats_bodies = False
+
     def knows(self, domain: str, op_type: str) -> bool:
         return True
 
@@ -27,6 +29,8 @@ class KnowsAll:
 
 class Knows:
     """A target that has the operators that it is given."""
+
+    repeats_bodies = False
 
     def __init__(self, *op_types: str) -> None:
         self.op_types = op_types

@@ -79,6 +79,8 @@ def test_operators_that_are_too_new_are_expanded_and_lowered() -> None:
 class KnowsOthers:
     """A target that has every operator but some."""
 
+    repeats_bodies = False
+
     def __init__(self, *lacking: str) -> None:
         self.lacking = lacking
 

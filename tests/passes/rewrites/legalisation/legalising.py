@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from samba_onnx.passes.rewrites.fix_names import FixNamesPass
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
@@ -17,6 +19,8 @@ from samba_onnx.passes.targets import Target, load_target
 from tests.passes.rewrites.applying import add_weights, operators, parse, run
 
 TARGET = load_target("sn40l")
+UNROLLING = replace(TARGET, summary=replace(TARGET.summary, repeats_bodies=False))
+"""The same target as one that repeats no bodies."""
 
 
 class Everything:
@@ -59,6 +63,7 @@ def legalised(
     *,
     rtol: float = 0.0,
     atol: float = 0.0,
+    target: Target = TARGET,
 ) -> list[str]:
     """Rewrite a model, hold it against onnxruntime on the original, and return its operators.
 
@@ -66,19 +71,20 @@ def legalised(
     """
     model = prepared(text, weights)
     before = run(model, inputs)
-    rewrite = LegalisePass(Everything())
+    rewrite = LegalisePass(Everything(target))
     assert rewrite(model).modified, rewrite.refusals.lines()
     InferShapesPass()(model)
-    assert [TARGET.support(node).reason for node in model.graph] == [None] * len(model.graph)
+    FixNamesPass()(model)  # names within bodies are those of no other value
+    assert [target.support(node).reason for node in model.graph] == [None] * len(model.graph)
     for old, new in zip(before, run(model, inputs), strict=True):
         assert (old.dtype, old.shape) == (new.dtype, new.shape)
         np.testing.assert_allclose(new, old, rtol=rtol, atol=atol)
     return operators(model)
 
 
-def refusal(text: str, weights: Mapping[str, Any] | None = None) -> str:
+def refusal(text: str, weights: Mapping[str, Any] | None = None, *, target: Target = TARGET) -> str:
     """Return why a model's node is left."""
-    rewrite = LegalisePass(Everything())
+    rewrite = LegalisePass(Everything(target))
     assert not rewrite(prepared(text, weights)).modified
     (line,) = rewrite.refusals.lines()
     return line

@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from samba_onnx.passes.rewrites.fix_names import FixNamesPass
 from samba_onnx.passes.rewrites.foreign.drafting import Draft
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.legalisation.activations import Activations
@@ -16,6 +17,7 @@ from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from tests.passes.rewrites.applying import numbers, run
 from tests.passes.rewrites.legalisation.legalising import (
     TARGET,
+    UNROLLING,
     Everything,
     legalised,
     prepared,
@@ -78,17 +80,25 @@ def check(
     lengths: tuple[int, ...] = (5, 2, 4),
     **attributes: Any,
 ) -> None:
-    """Hold an unrolled layer against onnxruntime's; it does no layout, so that is done around it."""
+    """Hold a layer against onnxruntime's, with its body repeated and with its steps one behind the other.
+
+    onnxruntime does no layout, so that is done around it.
+    """
     proto, inputs = layer(operator, without=without, lengths=lengths, **attributes)
-    model = ir.from_proto(proto)
-    InferShapesPass()(model)
-    before = _by_onnx(proto, inputs) if attributes.get("layout") else run(model, inputs)
-    rewrite = LegalisePass(Everything())
-    assert rewrite(model).modified, rewrite.refusals.lines()
-    InferShapesPass()(model)
-    assert not any(TARGET.support(node).reason for node in model.graph)
-    for old, new in zip(before, run(model, inputs), strict=True):
-        np.testing.assert_allclose(new, old, rtol=0, atol=ROUNDINGS)
+    before = None
+    for target, is_repeated in ((TARGET, True), (UNROLLING, False)):
+        model = ir.from_proto(proto)
+        InferShapesPass()(model)
+        if before is None:
+            before = _by_onnx(proto, inputs) if attributes.get("layout") else run(model, inputs)
+        rewrite = LegalisePass(Everything(target))
+        assert rewrite(model).modified, rewrite.refusals.lines()
+        InferShapesPass()(model)
+        FixNamesPass()(model)
+        assert not any(target.support(node).reason for node in model.graph)
+        assert any(node.op_type == "Scan" for node in model.graph) == is_repeated
+        for old, new in zip(before, run(model, inputs), strict=True):
+            np.testing.assert_allclose(new, old, rtol=0, atol=ROUNDINGS)
 
 
 def _by_onnx(proto: onnx.ModelProto, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -188,10 +198,19 @@ def test_activations_without_agreed_defaults_stay(name: str) -> None:
     )
 
 
-def test_long_sequences_stay() -> None:
-    text = """g (float[300,1,2] x, float[1,3,2] w, float[1,3,3] r) => (float[300,1,1,3] y)
+LONG = """g (float[2000,1,2] x, float[1,3,2] w, float[1,3,3] r) => (float[2000,1,1,3] y)
 { y = RNN<hidden_size=3>(x, w, r) }"""
-    assert refusal(text) == "RNN 'y': it has 300 steps, more than 256"
+
+
+def test_long_sequences_stay_where_no_body_is_repeated() -> None:
+    reason = "RNN 'y': its 2,000 steps have more than 4,096 nodes"
+    assert refusal(LONG, target=UNROLLING) == reason
+
+
+def test_long_sequences_are_one_body() -> None:
+    weights = {"w": numbers(1, 3, 2), "r": numbers(1, 3, 3, seed=1)}
+    made = legalised(LONG, [numbers(2000, 1, 2)], weights, atol=ROUNDINGS)
+    assert sorted(made) == ["MatMul", "Scan", "Unsqueeze"]
 
 
 def test_nothing_is_added_where_an_activation_adds_nothing() -> None:

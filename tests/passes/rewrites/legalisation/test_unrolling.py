@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.passes.rewrites.applying import numbers
-from tests.passes.rewrites.legalisation.legalising import legalised, refusal
+from tests.passes.rewrites.legalisation.legalising import UNROLLING, legalised, refusal
 
 BODY = """body = b (int64 i, bool c, float[2,3] s) => (bool d, float[2,3] t, float[2,3] o)
  { d = Identity(c)
@@ -28,7 +28,7 @@ def test_a_condition_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("constants", "body", "reason"),
     [
-        ("int64 n = {820}", BODY, "its 820 steps have more than 4,096 nodes"),
+        ("int64 n = {820}", BODY, "it would become 5,741 nodes, more than 4,096"),
         (
             "int64 n = {0}",
             BODY,
@@ -43,7 +43,7 @@ def test_a_condition_may_be_left_out() -> None:
 )
 def test_loops_that_stay(constants: str, body: str, reason: str) -> None:
     text = f"{HEAD} <{constants}> {{ y, z = Loop<{body}>(n, , x) }}"
-    assert refusal(text) == f"Loop 'y': {reason}"
+    assert refusal(text, target=UNROLLING) == f"Loop 'y': {reason}"
 
 
 def test_a_number_of_steps_that_is_computed_stays() -> None:
@@ -62,8 +62,8 @@ def test_a_scan_becomes_its_steps(back_in: int, back_out: int, axis_in: int, axi
  k = Tanh(w)
  o = Neg(k) }}>(s, x) }}"""
     sizes = tuple(map(int, shape.split(",")))
-    made = legalised(text, [numbers(2, 3), numbers(*sizes, seed=1)])
-    assert made.count("Tanh") == 5
+    inputs = [numbers(2, 3), numbers(*sizes, seed=1)]
+    assert legalised(text, inputs, target=UNROLLING).count("Tanh") == 5
 
 
 def test_a_body_may_need_other_rules() -> None:
@@ -80,3 +80,22 @@ def test_a_body_may_need_other_rules() -> None:
 def test_what_a_body_needs_and_no_rule_writes_is_said() -> None:
     text = f"{HEAD} <int64 n = {{2}}> {{ y, z = Loop<{BODY.replace('Mul(t, f)', 'Atan(t)')}>(n, , x) }}"
     assert refusal(text).startswith("Loop 'y': it would need what the target lacks: Atan")
+
+
+def test_a_long_loop_becomes_a_scan_over_the_numbers_of_its_steps() -> None:
+    text = f"{HEAD} <int64 n = {{300}}, bool go = {{1}}> {{ y, z = Loop<{BODY}>(n, go, x) }}"
+    assert legalised(text, [numbers(2, 3)]) == ["Scan"]
+
+
+def test_a_state_that_changes_its_shape_is_no_body() -> None:
+    body = """body = b (int64 i, bool c, s) => (bool d, t)
+ { d = Identity(c)
+ t = Concat<axis=0>(s, x) }"""
+    text = f"g (float[1,3] x) => (float[a,b] y) <int64 n = {{60}}> {{ y = Loop<{body}>(n, , x) }}"
+    assert "Scan" not in legalised(text, [numbers(1, 3)])
+
+
+def test_what_the_target_lacks_is_written_within_a_body() -> None:
+    body = BODY.replace("Mul(t, f)", "HardSwish(t)")
+    text = f"{HEAD} <int64 n = {{300}}> {{ y, z = Loop<{body}>(n, , x) }}"
+    assert legalised(text, [numbers(2, 3)]) == ["Scan"]
