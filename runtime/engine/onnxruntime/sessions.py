@@ -82,7 +82,7 @@ def make_session(
 
     def attempt(disabled: Sequence[str]) -> ort.InferenceSession:
         options = _options(settings, folder)
-        _add(options, entries, values, threads)
+        _add(options, {**_quantisation(folder, values), **entries}, values, threads)
         providers = ["CPUExecutionProvider"]
         return ort.InferenceSession(
             source, options, providers=providers, disabled_optimizers=list(disabled)
@@ -131,6 +131,24 @@ def _add(
         options.intra_op_num_threads = threads
 
 
+def _quantisation(folder: str, values: Mapping[str, ort.OrtValue]) -> dict[str, str]:
+    """Return the entries by which the optimizer makes no products that saturate.
+
+    What it makes of quantised numbers around a product is a product of integers, too, which saturates on
+    x86 without VNNI where its weight is int8. See ``lowerings.unsigned_weights``.
+
+    Args:
+        folder: Where external initializers lie; empty without any.
+        values: External initializers in memory.
+    """
+    # Case 1: the optimizer moves weights itself. Of external ones it fails ("Attempt to replace the
+    # existing tensor").
+    if not (folder or values):
+        return {"session.x64quantprecision": "1"}
+    # Case 2: what dequantises stays apart from the product, which is computed in float32.
+    return {"session.disable_quant_qdq": "1"}
+
+
 def may_be_inaccurate(path: Path) -> bool:
     """Tell whether onnxruntime may compute something else than a model says, without parsing its file.
 
@@ -158,12 +176,7 @@ def _options(settings: EngineSettings, folder: str) -> ort.SessionOptions:
     options.enable_mem_pattern = not settings.trains
     # Work is dealt out in ever smaller blocks, so that a core that is disturbed does not
     # keep the others waiting at the end of each operator.
-    entries = {
-        "session.dynamic_block_base": "4",
-        # What the optimizer makes of quantised numbers around a product is a product of integers, too,
-        # which saturates on x86 without VNNI where its weight is int8. See lowerings.unsigned_weights.
-        "session.x64quantprecision": "1",
-    }
+    entries = {"session.dynamic_block_base": "4"}
     if folder:
         entries["session.model_external_initializers_file_folder_path"] = folder
     if settings.several:
