@@ -52,6 +52,13 @@ SIGNS: Final = (ACCURACY, "Integer", "QLinear", "QGemm", "QAttention", "DynamicQ
 """What is in the file of a model of which onnxruntime may compute something else than it says: an attribute,
 and parts of the names of all operators that multiply integers of eight bits."""
 _NO_ENTRIES: Final[Mapping[str, str]] = MappingProxyType({})
+# What the optimizer makes of quantised numbers around a product is a product of integers, too, which saturates
+# on x86 without VNNI where its weight is int8. See lowerings.unsigned_weights.
+_MOVED: Final[Mapping[str, str]] = MappingProxyType({"session.x64quantprecision": "1"})
+"""Lets the optimizer make weights of int8 unsigned."""
+_APART: Final[Mapping[str, str]] = MappingProxyType({"session.disable_quant_qdq": "1"})
+"""Leaves what dequantises apart from the product, which is computed in float32."""
+_NO_KERNEL: Final = "Failed to find kernel"
 
 
 def make_session(
@@ -79,10 +86,12 @@ def make_session(
     Returns:
         The session. Whatever onnxruntime raises passes through.
     """
+    # Weights that are external cannot be moved ("Attempt to replace the existing tensor").
+    quantisation = _APART if folder or values else _MOVED
 
     def attempt(disabled: Sequence[str]) -> ort.InferenceSession:
         options = _options(settings, folder)
-        _add(options, {**_quantisation(folder, values), **entries}, values, threads)
+        _add(options, {**quantisation, **entries}, values, threads)
         providers = ["CPUExecutionProvider"]
         return ort.InferenceSession(
             source, options, providers=providers, disabled_optimizers=list(disabled)
@@ -94,6 +103,10 @@ def make_session(
             return attempt(disabled)
         except (ort_native.Fail, ort_native.NotImplemented) as error:
             culprit = _culprit(str(error))
+            if not culprit and quantisation is _MOVED and _NO_KERNEL in str(error):
+                # It moves weights of products of two int8, too, which are exact, and then have no kernel.
+                quantisation = _APART
+                continue
             if not culprit or culprit in disabled:
                 raise
             disabled.append(culprit)
@@ -129,24 +142,6 @@ def _add(
         options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
     if threads:
         options.intra_op_num_threads = threads
-
-
-def _quantisation(folder: str, values: Mapping[str, ort.OrtValue]) -> dict[str, str]:
-    """Return the entries by which the optimizer makes no products that saturate.
-
-    What it makes of quantised numbers around a product is a product of integers, too, which saturates on
-    x86 without VNNI where its weight is int8. See ``lowerings.unsigned_weights``.
-
-    Args:
-        folder: Where external initializers lie; empty without any.
-        values: External initializers in memory.
-    """
-    # Case 1: the optimizer moves weights itself. Of external ones it fails ("Attempt to replace the
-    # existing tensor").
-    if not (folder or values):
-        return {"session.x64quantprecision": "1"}
-    # Case 2: what dequantises stays apart from the product, which is computed in float32.
-    return {"session.disable_quant_qdq": "1"}
 
 
 def may_be_inaccurate(path: Path) -> bool:

@@ -155,3 +155,19 @@ def test_an_optimizer_whose_node_is_refused_is_left_out(monkeypatch: pytest.Monk
     assert attempts == [["Pad_Fusion"], ["Pad_Fusion", "MatmulTransposeFusion"]]
     w, x = np.arange(12.0).reshape(3, 4), np.arange(15.0).reshape(3, 5)
     np.testing.assert_array_equal(session.run(None, {"w": w, "x": x})[0], w.T @ x)
+
+
+def test_a_product_of_two_int8_that_is_written_as_quantised_can_be_prepared() -> None:
+    """The optimizer moves its weight to uint8, and then has no kernel: it is told to leave it alone."""
+    model = parser.parse_model(
+        HEADER
+        + """g (int8[3, 4] a) => (int8[3, 5] y)
+        <float one = {1.0}, float step = {64.0}, int8 zero = {0}, int8[4, 5] b = {
+          -128, 127, 3, -7, 100, 90, -90, 12, 5, -128, 127, 127, -1, 0, 44, 8, 9, -100, 60, -60 }>
+        { y = QLinearMatMul(a, one, zero, b, one, zero, step, zero) }"""
+    )
+    a = np.arange(12, dtype=np.int8).reshape(3, 4) * 10 - 60
+    (result,) = make_session(model.SerializeToString(), EngineSettings()).run(None, {"a": a})
+    b = np.array(model.graph.initializer[3].int32_data, np.int64).reshape(4, 5)
+    expected = np.clip(np.rint(a.astype(np.int64) @ b / 64), -128, 127)
+    np.testing.assert_array_equal(result, expected.astype(np.int8))
