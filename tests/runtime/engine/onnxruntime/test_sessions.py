@@ -160,8 +160,7 @@ def test_an_optimizer_whose_node_is_refused_is_left_out(monkeypatch: pytest.Monk
 def test_a_product_of_two_int8_that_is_written_as_quantised_can_be_prepared() -> None:
     """The optimizer moves its weight to uint8, and then has no kernel: it is told to leave it alone."""
     model = parser.parse_model(
-        HEADER
-        + """g (int8[3, 4] a) => (int8[3, 5] y)
+        """<ir_version: 8, opset_import: ["" : 17]>  g (int8[3, 4] a) => (int8[3, 5] y)
         <float one = {1.0}, float step = {64.0}, int8 zero = {0}, int8[4, 5] b = {
           -128, 127, 3, -7, 100, 90, -90, 12, 5, -128, 127, 127, -1, 0, 44, 8, 9, -100, 60, -60 }>
         { y = QLinearMatMul(a, one, zero, b, one, zero, step, zero) }"""
