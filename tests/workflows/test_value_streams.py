@@ -29,7 +29,9 @@ from samba_onnx.workflows.value_comparison import (
 )
 
 GRAPHS = tuple(SimpleNamespace(name=name) for name in ("first", "second"))
-PEF: Any = SimpleNamespace(path="m.pef", manifest=SimpleNamespace(graphs=GRAPHS, metadata={}))
+PEF: Any = SimpleNamespace(
+    path="m.pef", manifest=SimpleNamespace(graphs=GRAPHS, metadata={}, fixed_inputs=())
+)
 
 
 def test_what_is_asked_for_reaches_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,12 +84,12 @@ def test_random_inputs_have_the_ranges_of_the_graph_at_first(
     shown = SimpleNamespace(or_else=lambda other: ("ranges", other))
     monkeypatch.setattr(value_comparison, "input_ranges", lambda graph: shown)
     monkeypatch.setattr(value_comparison, "pef_ranges", lambda pef, graph: f"of {graph}")
-    monkeypatch.setattr(value_comparison, "random_inputs", lambda *arguments: arguments)
+    monkeypatch.setattr(value_comparison, "random_inputs", lambda *arguments: {"drawn": arguments})
     loaded: Any = SimpleNamespace(model=SimpleNamespace(graph=None))
     graph: Any = "one"
     assert _feeds(PEF, graph, loaded, None, 5) == [
-        ("random inputs of seed 5", ("specs of one", 5, ("ranges", "of one"))),
-        ("random inputs of seed 5, integers 0 and 1", ("specs of one", 5)),
+        ("random inputs of seed 5", {"drawn": ("specs of one", 5, ("ranges", "of one"))}),
+        ("random inputs of seed 5, integers 0 and 1", {"drawn": ("specs of one", 5)}),
     ]
     assert _feeds(PEF, graph, loaded, {"x": 1}, 5) == [("the inputs given", {"x": 1})]
 
