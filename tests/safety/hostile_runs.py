@@ -57,11 +57,6 @@ def only_at_run_time() -> Iterator[tuple[str, str, onnx.ModelProto]]:
     )
     yield "broadcast_mismatch", "shapes [2, 3] and [5, 7]", with_weight(weight((5, 7)))
     yield (
-        "output_contradicted",
-        "declared [9, 9], computed [2, 3]",
-        model([node("Relu", ["x"], ["y"])], outputs=[value("y", [9, 9])]),
-    )
-    yield (
         "output_type_contradicted",
         "declared int64, computed float",
         model([node("Relu", ["x"], ["y"])], outputs=[value("y", [2, 3], INT64)]),

@@ -134,7 +134,7 @@ class Large(torch.nn.Module):
 
 
 def test_a_model_that_does_not_fit_is_refused(session: SambaSession, tmp_path: Path) -> None:
-    huge = samba.SambaTensor(shape=(1 << 21, 1 << 20), dtype=torch.float32, name="value")
+    huge = samba.SambaTensor(shape=(1 << 18, 1 << 20), dtype=torch.float32, name="value")
     with pytest.raises(OutOfDeviceMemoryError):
         session.compile(Large(), (huge,), output=tmp_path / "x.pef", check=False)
 

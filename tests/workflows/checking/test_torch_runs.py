@@ -42,10 +42,12 @@ def runs_of(module: nn.Module, inputs: tuple[Tensor, ...], *, trains: bool = Tru
 def around(module: nn.Module, *names: str, **losses: Any) -> TorchRuns:
     """Return runs of a module of which nothing is known but the names of its outputs."""
     graph_module = torch.fx.GraphModule(nn.Module(), torch.fx.Graph())
-    program = SimpleNamespace(argins=(), metadata={LOSSES: json.dumps(list(losses))})
+    metadata = {LOSSES: json.dumps(list(losses))}
+    program = SimpleNamespace(argins=(), metadata=metadata, residents={})
     exported: Any = SimpleNamespace(
         captured=SimpleNamespace(updates=(), graph_module=graph_module),
         members={name.replace(".", "__"): name for name, _ in module.named_parameters()},
+        inputs={},
         outputs=(*losses, *names),
         program=program,
     )
