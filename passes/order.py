@@ -223,7 +223,8 @@ PIPELINE: tuple[PassEntry, ...] = (
     # Behind: an impossible node has no shape that follows. Before the conversion, which asks for shapes.
     _CORRECT,
     _plain(RefuseGiantsPass, training=False),  # behind: a wrong statement is no giant
-    _plain(ConvertOpsetPass),
+    # Ranks that follow from what is folded below are known when it comes again.
+    PassEntry(lambda context: ConvertOpsetPass(waits_for_ranks=True)),
     _plain(DropEmptyOperandsPass),  # behind: older versions have all operands
     _INFER,
     # Before anything is folded: what is computed from constants is rounded as what runs is. Behind the

@@ -19,12 +19,14 @@ class ConvertOpsetPass(ir.passes.InPlacePass):
     2. Upwards, ``ADAPTERS`` rewrite what changed its meaning.
     3. A model with a node that cannot be converted keeps its version, and a note says why. One
        that is newer than what is written is then brought to the newest version that is.
+    4. A model whose ranks may be known later keeps its version till then, if an adapter asks for one.
     """
 
-    def __init__(self, target_version: int = OPSET) -> None:
-        """Choose the version to convert to."""
+    def __init__(self, target_version: int = OPSET, *, waits_for_ranks: bool = False) -> None:
+        """Choose the version to convert to, and whether another conversion follows."""
         super().__init__()
         self.target_version = target_version
+        self._waits = waits_for_ranks
         self.notes: list[str] = []
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -38,7 +40,7 @@ class ConvertOpsetPass(ir.passes.InPlacePass):
         if version > NEWEST_OPSET:
             targets.append(NEWEST_OPSET)
         for target in targets:
-            changes = _changes(model, target)
+            changes = _changes(model, target, self._waits)
             if not isinstance(changes, Refusal):
                 modified = bool(changes) or version != target
                 _apply(model, changes, target)
@@ -47,7 +49,7 @@ class ConvertOpsetPass(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified=False)
 
 
-def _changes(model: ir.Model, target: int) -> list[Apply] | Refusal:
+def _changes(model: ir.Model, target: int, waits: bool) -> list[Apply] | Refusal:
     """Return what changes in the model, or why one of its nodes cannot be converted."""
     default = model.graph.opset_imports[""]
     changes: list[Apply] = []
@@ -55,7 +57,8 @@ def _changes(model: ir.Model, target: int) -> list[Apply] | Refusal:
         if node.domain != "":
             continue
         version = node.version or default
-        change = _change(model, node, version, target)
+        change = _missing_rank(model, node, version) if waits else None
+        change = change or _change(model, node, version, target)
         if isinstance(change, Refusal):
             return Refusal(
                 f"node {node.name!r} ({node.op_type}) cannot be converted: {change.reason}"
@@ -63,6 +66,18 @@ def _changes(model: ir.Model, target: int) -> list[Apply] | Refusal:
         if change is not None:
             changes.append(change)
     return changes
+
+
+def _missing_rank(model: ir.Model, node: ir.Node, version: int) -> Refusal | None:
+    """Return that an adapter asks for a rank that is not known yet: shapes are folded after the first conversion."""
+    adapter = ADAPTERS.get(node.op_type)
+    if adapter is None or not adapter.asks_for_rank or version >= adapter.until:
+        return None
+    operand = node.inputs[0] if node.inputs else None
+    is_known = operand is not None and operand.shape is not None
+    if is_known or adapter.adapt(model, node) is None:  # as over the last axis, whatever that is
+        return None
+    return Refusal("the rank of its input is not known yet")
 
 
 def _change(model: ir.Model, node: ir.Node, version: int, target: int) -> Apply | Refusal | None:

@@ -42,6 +42,8 @@ class OpsetAdapter:
     until: int
     """First version with the new meaning; nodes of older versions need the adapter."""
     adapt: Adapter
+    asks_for_rank: bool = False
+    """Whether it writes less where the rank of the first operand is known."""
 
 
 def _attributes_to_inputs(model: ir.Model, node: ir.Node, *names: str) -> Apply | None:
@@ -330,8 +332,8 @@ ADAPTERS: dict[str, OpsetAdapter] = {
     "Dropout": OpsetAdapter(12, _dropout),
     "GridSample": OpsetAdapter(20, _grid_sample),
     "GroupNormalization": OpsetAdapter(21, _group_normalization),
-    "Hardmax": OpsetAdapter(13, _flattened),
-    "LogSoftmax": OpsetAdapter(13, _flattened),
+    "Hardmax": OpsetAdapter(13, _flattened, asks_for_rank=True),
+    "LogSoftmax": OpsetAdapter(13, _flattened, asks_for_rank=True),
     "Pad": OpsetAdapter(11, _pad),
     "ReduceL1": OpsetAdapter(18, _axes),
     "ReduceL2": OpsetAdapter(18, _axes),
@@ -348,7 +350,7 @@ ADAPTERS: dict[str, OpsetAdapter] = {
     "Scan": OpsetAdapter(9, _scan),
     "Scatter": OpsetAdapter(11, _scatter),
     "Slice": OpsetAdapter(10, _slice),
-    "Softmax": OpsetAdapter(13, _flattened),
+    "Softmax": OpsetAdapter(13, _flattened, asks_for_rank=True),
     "Split": OpsetAdapter(18, _split),
     "Squeeze": OpsetAdapter(13, _axes),
     "TopK": OpsetAdapter(10, _top_k),

@@ -346,3 +346,21 @@ def test_no_axes_are_integers_too() -> None:
     model.graph[0].attributes.add(ir.AttrInt64s("axes", []))
     ConvertOpsetPass()(model)
     assert model.graph.initializers["y_axes"].dtype == ir.DataType.INT64
+
+
+@pytest.mark.parametrize(("axis", "waits"), [(1, True), (2, True), (-1, False)])
+def test_a_conversion_may_wait_for_the_rank_that_an_adapter_asks_for(
+    axis: int, waits: bool
+) -> None:
+    """A Softmax over the last axis stays one node then, as soon as its operand is known to have three."""
+    text = f"g (float[a,b,c] x, int64[n] p) => (float[d,e,f] y) {{ z = Reshape(x, p)\n y = Softmax<axis={axis}>(z) }}"
+    model = parse(text, opset=11)
+    first = ConvertOpsetPass(waits_for_ranks=True)
+    first(model)
+    assert (model.graph.opset_imports[""] == 11) is waits
+    assert any("rank" in note for note in first.notes) is waits
+    reshaped = model.graph.node(0).outputs[0]
+    reshaped.shape = ir.Shape(["d", "e", "f"])
+    ConvertOpsetPass(waits_for_ranks=True)(model)
+    assert model.graph.opset_imports[""] == OPSET
+    assert ("Flatten" in operators(model)) is (axis == 1)
