@@ -57,8 +57,8 @@ def _changes(model: ir.Model, target: int, waits: bool) -> list[Apply] | Refusal
         if node.domain != "":
             continue
         version = node.version or default
-        change = _missing_rank(model, node, version) if waits else None
-        change = change or _change(model, node, version, target)
+        missing = _missing_rank(model, node, version) if waits else None
+        change = missing or _change(model, node, version, target)
         if isinstance(change, Refusal):
             return Refusal(
                 f"node {node.name!r} ({node.op_type}) cannot be converted: {change.reason}"
