@@ -203,3 +203,29 @@ def test_a_slice_is_left_out_where_no_window_reaches(
         for proto in (before, after)
     ]
     np.testing.assert_array_equal(*results)
+
+
+def test_a_slice_that_skips_elements_stays() -> None:
+    """It begins at the first one, but what lies under the window is not what lies side by side."""
+    before, after = (
+        parser.parse_model(
+            HEADER + "g (float[2,9,9] x, float[2,9,4] w) => (float[9,9,2] y) "
+            "<float[2,9,5] s, float[9,2,5] p, float[9,2,4] q, float[9,9,2] c, int64[1] first = {0}, "
+            "int64[1] last = {9}, int64[1] axis = {2}, int64[1] step = {2}> "
+            "{ s = Slice(x, first, last, axis, step) p = Transpose<perm=[1,0,2]>(s) "
+            "q = Transpose<perm=[1,0,2]>(w) c = Conv(p, q) y = Transpose<perm=[1,0,2]>(c) }"
+        )
+        for _ in range(2)
+    )
+    assert multiply_weight_gradients(after) == {}
+    assert any("s" in node.output for node in after.graph.node)
+    generator = np.random.default_rng(0)
+    feed = {
+        name: generator.integers(-3, 4, shape).astype(np.float32)
+        for name, shape in (("x", (2, 9, 9)), ("w", (2, 9, 4)))
+    }
+    results = [
+        ort.InferenceSession(proto.SerializeToString()).run(None, feed)[0]
+        for proto in (before, after)
+    ]
+    np.testing.assert_array_equal(*results)
