@@ -48,6 +48,8 @@ class LegalisationOptions:
     """Names of rules that are not applied."""
     everything: bool = False
     """Whether a rule is applied wherever it can be, even where it makes no run shorter."""
+    rounds_float64: bool = False
+    """Whether float64 may be computed in float32 where no proof says that it makes no difference."""
 
 
 class PlannedChooser:
@@ -76,7 +78,9 @@ class PlannedChooser:
         self.machine, self.options = machine, options
         self.graph = graph
         self._resident, self._regions, self._changed = resident, regions, changed
-        self.finder = FormFinder(Supporting(machine.target), options.excluded)
+        self.finder = FormFinder(
+            Supporting(machine.target), options.excluded, options.rounds_float64
+        )
         self._brought: tuple[LegalisedRule, ...] = ()
         self._narrow: tuple[LegalisedRule, ...] = ()
         self.before: Measure | None = None
