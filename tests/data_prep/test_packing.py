@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samba_onnx.data_prep import PackingConfig
+from samba_onnx.data_prep.metrics import Metrics
 from samba_onnx.data_prep.packing import Packed, Packer
-from samba_onnx.data_prep.token_types import Articles
+from samba_onnx.data_prep.token_types import NO_CATEGORY, Articles, TokenType
 from samba_onnx.errors import UsageError
 
 PAD = 99
@@ -104,3 +105,25 @@ def test_sequences_of_prompts_alone_are_left_out() -> None:
 def test_other_packings_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected one of full, greedy::drop"):
         PackingConfig.parse(text)
+
+
+@pytest.mark.parametrize("config", PackingConfig.choices())
+def test_nothing_is_left_of_what_was_finished(config: str) -> None:
+    """Categories are a plane of their own, and what pads is of none."""
+    packer = Packer(
+        PackingConfig.parse(config), 3, PAD, categories=True, keep_prompt_only=True
+    )  # fmt: skip
+    planes = np.array([[5, 6], [0, 1], [7, 8]], np.int32)
+    first = packer.pack(Articles(planes, np.array([2]))).planes
+    last = packer.finish().planes
+    whole = np.concatenate([first, last], axis=1)
+    assert whole.dtype == np.int32
+    assert whole[:, 0].tolist() == [
+        [5, 6, PAD],
+        [0, 1, TokenType.PADDING],
+        [7, 8, NO_CATEGORY],
+    ]
+    assert whole.shape[1] == 1
+    again = packer.finish()
+    assert again.planes.shape == (3, 0, 3)
+    assert again.metrics == Metrics()
