@@ -23,8 +23,9 @@ def settings_of(kind: Any, **options: Any) -> tuple[Any, OptimizerRecord, HostSe
     return optimizer, record, HostSettings(optimizer, record)
 
 
-def test_what_nobody_touched_is_the_same_record() -> None:
-    _, record, settings = settings_of(SGD, momentum=0.5)
+@pytest.mark.parametrize("kind", [SGD, torch.optim.SGD])
+def test_what_nobody_touched_is_the_same_record(kind: Any) -> None:
+    _, record, settings = settings_of(kind, momentum=0.5)
     assert not settings.is_unchanged()
     assert settings.followed(record) is record
     assert settings.is_unchanged()
@@ -62,7 +63,7 @@ def test_a_number_is_followed_in_its_group(
 
 def test_a_norm_is_followed_where_the_program_has_one() -> None:
     optimizer, record, settings = settings_of(SGD, max_grad_norm=1.0)
-    settings.followed(record)
+    assert settings.followed(record) is record
     optimizer.max_grad_norm = 2
     assert not settings.is_unchanged()
     after = settings.followed(record)

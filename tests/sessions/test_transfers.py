@@ -35,7 +35,9 @@ def test_a_run_moves_inputs_and_outputs_and_nothing_else(
             (Cause.INPUT, Direction.HOST_TO_RDU): (2, 44),
             (Cause.OUTPUT, Direction.RDU_TO_HOST): (2, 48),
         }
-        assert "2 of 44 bytes" in repr(transfers)
+        assert repr(transfers) == (
+            "Transfers(input host_to_rdu: 2 of 44 bytes; output rdu_to_host: 2 of 48 bytes)"
+        )
 
 
 def test_nothing_was_moved_before_anything_was_traced(session: SambaSession) -> None:
