@@ -44,9 +44,14 @@ def ran(of: Hyperparameters, numbers: Any = (), **how: Any) -> dict[str, Any]:
     return result
 
 
-def sgd() -> OptimizerSteps:
-    weight = nn.Parameter(torch.ones(2))
-    return OptimizerSteps([optimizer_record(SGD([weight], lr=0.5), names={"w": weight})])
+def sgd(count: int = 1) -> OptimizerSteps:
+    weights = [nn.Parameter(torch.ones(2)) for _ in range(count)]
+    return OptimizerSteps(
+        [
+            optimizer_record(SGD([weight], lr=0.5), index, {f"w{index}": weight})
+            for index, weight in enumerate(weights)
+        ]
+    )
 
 
 def test_names_are_those_of_the_program() -> None:
@@ -135,13 +140,18 @@ def test_the_environment_seeds_masks(monkeypatch: pytest.MonkeyPatch) -> None:
         dropouts()
 
 
-def test_a_step_rounds_by_seeds_that_all_replicas_share() -> None:
+def test_a_step_rounds_by_seeds_that_all_replicas_share(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "optimizer0__rounding_seed"
     scalars = ("lr", "weight_decay", "momentum", "one_minus_dampening")
     program = argins(name, *(f"optimizer0__group0__{scalar}" for scalar in scalars))
-    of, other = Hyperparameters(program, sgd()), Hyperparameters(program, sgd())
+    monkeypatch.setenv("SAMBA_SEED", "5")
+    of = Hyperparameters(program, sgd())
     assert name not in sent(of, step=False)
+    monkeypatch.setenv("SAMBA_SEED", "6")
+    other = Hyperparameters(program, sgd())
+    assert sent(other, step=True)[name] != sent(of, step=True)[name]
     other.round_as(of.rounding_seed)
+    monkeypatch.setenv("SAMBA_SEED", "5")
     seeds = []
     for _ in range(3):
         seed = ran(of, step=True)[name]
@@ -221,8 +231,45 @@ def test_a_key_that_sets_nothing_is_told_of_once(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         for value, other in itertools.product((1.0, 2.0), of.names[:1]):
-            of.checked({key: value, "p": 0.5, other: 0.5})
+            of.checked({"p": 0.5, other: 0.5, key: value})
     (record,) = caplog.records
     text = record.getMessage()
     assert text.startswith(f"hyperparam_dict has {key!r}, which sets nothing of this program: ")
     assert advice in text
+
+
+def test_scalars_of_a_step_are_those_of_its_optimizers() -> None:
+    """Those that the program has; what a run sets by the name of an argin counts more."""
+    scalars = dict(sgd().argins({}, step=True))
+    momentum = "optimizer0__group0__momentum"
+    dampened = "optimizer0__group0__one_minus_dampening"
+    of = Hyperparameters(argins(*scalars), sgd())
+    run: dict[str, Any] = {"train": True, "forward": (), "step": True}
+    assert of.argins(NO_NUMBERS, **run) == scalars
+    assert of.argins(NO_NUMBERS, **run) is of.argins(NO_NUMBERS, **run)
+    assert sent(of, step=True, batches=2) == {name: [one, one] for name, one in scalars.items()}
+    for name in (momentum, dampened):
+        assert sent(of, {name: 0.25}, step=True) == {**scalars, name: 0.25}
+    assert sent(Hyperparameters(argins(momentum), sgd()), step=True) == {momentum: 0.0}
+    beside = Hyperparameters(argins(*scalars, "one__rate"), sgd())
+    assert sent(beside, step=True) == {**scalars, "one__rate": DEFAULT}
+    assert sent(Hyperparameters(argins("one__rate"))) == {"one__rate": DEFAULT}
+
+
+def test_each_optimizer_rounds_by_its_own_steps_and_gradients_by_the_most() -> None:
+    names = ["optimizer0__rounding_seed", "optimizer1__rounding_seed", "gradients__rounding_seed"]
+
+    def after(*steps: int) -> list[Any]:
+        of = Hyperparameters(argins(*names), sgd(2))
+        of.resume_from((0, 0, [(0,), (0,)], [*steps]))
+        result = sent(of, forward=("x",), step=True)
+        return [result[name] for name in names]
+
+    one, other, both = after(3, 5), after(3, 6), after(4, 6)
+    assert [a == b for a, b in zip(one, other, strict=True)] == [True, False, False]
+    assert [a == b for a, b in zip(other, both, strict=True)] == [False, True, True]
+    # Mini-batches that make a step each draw what runs with a step each would.
+    runs, batches = (Hyperparameters(argins(*names), sgd(2)) for _ in range(2))
+    singles = [ran(runs, forward=("x",), step=True) for _ in range(3)]
+    together = ran(batches, forward=("x",), step=True, batches=3)
+    assert together == {name: [run[name] for run in singles] for name in names}
