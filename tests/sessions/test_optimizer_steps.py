@@ -24,7 +24,10 @@ from samba_onnx.sessions.optimizer_steps import (
     OptimizerSteps,
     check_records,
     device_steps,
+    fetch_state,
+    send_state,
 )
+from tests.tensor.memory_store import attached
 
 Options = dict[str, Any]
 RULES: dict[str, tuple[Any, Any, list[Options]]] = {
@@ -225,3 +228,27 @@ def test_other_optimizers_than_those_that_were_compiled_are_refused(
         check_records(described(*compiled), described(PLAIN))
     check_records(described(*compiled), [])
     check_records(described((SGD, {"momentum": 0.5})), described(PLAIN))
+
+
+def test_state_goes_to_the_device_and_back_by_the_names_of_parameters() -> None:
+    """torch's own parameters have no names; what the device has may go where the state is, or beside it."""
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.Adam([weight], lr=0.1)
+    assert device_steps(optimizer) == (0,)
+    for _ in range(2):
+        weight.grad = torch.ones(2)
+        optimizer.step()
+    before = optimizer.state[weight]["exp_avg"]
+    values = before.clone()
+    places = {f"w__{key}": torch.zeros(2) for key in ("exp_avg", "exp_avg_sq")}
+    with attached(**places) as store:
+        send_state(optimizer, {"w": weight})
+        assert device_steps(optimizer) == (2,)
+        assert torch.equal(store.places["w__exp_avg"], values)
+        before.zero_()
+        fetch_state(optimizer, {"w": weight}, inplace=False)
+        assert not before.any()
+        assert torch.equal(optimizer.state[weight]["exp_avg"], values)
+        optimizer.state[weight]["exp_avg"] = before
+        fetch_state(optimizer, {"w": weight}, inplace=True)
+        assert torch.equal(before, values)
