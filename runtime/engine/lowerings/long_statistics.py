@@ -114,6 +114,7 @@ def _planes(node: onnx.NodeProto, view: GraphView) -> _Planes | str:
     if shape is None or view.types.get(node.input[0]) != _FLOAT:
         return "shape or type of its operand are not declared, or not float32"
     rank = len(shape)
+    split: Shape
     if node.op_type in {"LayerNormalization", "RMSNormalization"}:
         axis = int(_attribute(node, "axis", -1)) % rank
         planes = _Planes(shape, shape, tuple(range(axis, rank)), channels=False)

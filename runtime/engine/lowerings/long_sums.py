@@ -143,7 +143,7 @@ def _staged(node: onnx.NodeProto, view: GraphView, version: int) -> list[onnx.No
         for axis, size in enumerate(shape)
         if axis not in axes or _keeps(node)
     ]
-    return _Stages(node, version, groups, dtype).nodes(kept)
+    return _Stages(node, version, groups, dtype).nodes(tuple(kept))
 
 
 def _running(node: onnx.NodeProto, shape: Shape, dtype: int) -> list[onnx.NodeProto] | str:
@@ -287,7 +287,9 @@ class _Stages:
         self._version = version
         self._dtype = dtype
         self._groups = list(groups)
-        self._value, self._shape = node.input[0], (-1,)
+        self._value = node.input[0]
+        self._shape: Shape = (-1,)
+        """The shape of the value, once it was reshaped here."""
         count = math.prod(group.size for group in groups if group.added)
         self._reduction, self._divisor = REDUCTIONS[node.op_type], 1
         if self._reduction.stage == "ReduceMean" and _leaves_remainders(groups):
