@@ -21,6 +21,7 @@ from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.joining import JoinedProgram, PlacedPart, join
 from samba_onnx.passes.planning.legalising import LegalisationOptions, PlannedChooser
 from samba_onnx.passes.planning.optimum import Machine, cheapest_placement
+from samba_onnx.passes.planning.overwriting import copy_what_is_read_on, overwrite_last
 from samba_onnx.passes.planning.partitioning import Group, Home, group, partition
 from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.planning.plan import GraphPlan, plan
@@ -302,6 +303,8 @@ def _planned(
     """Place, group and join the rewritten parts of a program, and plan the whole."""
     settings.progress("place")
     pairs = list(zip(program.parts, rewritten, strict=True))
+    for _, result in pairs:
+        copy_what_is_read_on(result.model.graph, program.regions)
     nodes = [(part.type, tuple(result.model.graph)) for part, result in pairs]
     placed = [_placed(part, result.model, settings) for part, result in pairs]
     # Values, not names: joining may give those that clash another name.
@@ -319,7 +322,7 @@ def _planned(
     def planned(whole: JoinedProgram) -> GraphPlan:
         return plan(
             whole.model,
-            whole.groups,
+            overwrite_last(whole.groups, whole.roles),
             settings.target,
             graph_name=program.name,
             weight_names=frozenset(value.name or "" for value in weights),
