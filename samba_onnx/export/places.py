@@ -17,7 +17,7 @@ from torch import fx, nn
 
 from samba_onnx.program.source_location import library_line, user_line
 
-__all__ = ["Level", "Place", "node_place", "stack_place"]
+__all__ = ["CodePlace", "Level", "node_place", "stack_place"]
 
 Level: TypeAlias = tuple[FrameType, int]
 """A frame of a stack, and the line that it is at."""
@@ -29,7 +29,7 @@ _WRAPPING: Final = ("samba_onnx.export", "torch.export", "torch._", "torch.fx")
 
 
 @dataclass(frozen=True)
-class Place:
+class CodePlace:
     """Where something happens, for messages."""
 
     line: str = ""
@@ -55,7 +55,7 @@ class Place:
         return f"at {self}" if self.line else f"in {self}"
 
 
-def node_place(node: fx.Node) -> Place:
+def node_place(node: fx.Node) -> CodePlace:
     """Return where a node of a captured graph comes from.
 
     Args:
@@ -66,10 +66,10 @@ def node_place(node: fx.Node) -> Place:
     path, kind = next(reversed(list(stack.values())), (None, ""))
     name = kind if isinstance(kind, str) else getattr(kind, "__name__", "")
     module = None if path is None else _CALL_NUMBER.sub("", path)
-    return Place(user_line(trace), module, name.rpartition(".")[2], library_line(trace))
+    return CodePlace(user_line(trace), module, name.rpartition(".")[2], library_line(trace))
 
 
-def stack_place(levels: Sequence[Level]) -> Place:
+def stack_place(levels: Sequence[Level]) -> CodePlace:
     """Return the place that a stack leads to.
 
     Args:
@@ -82,7 +82,7 @@ def stack_place(levels: Sequence[Level]) -> Place:
     line, library = user_line(trace), library_line(trace)
     # What frames hold is copied when it is looked at: only where no line says enough.
     module, kind = (None, "") if line else _running(frames)
-    return Place(line, module, kind, library)
+    return CodePlace(line, module, kind, library)
 
 
 def _running(frames: Sequence[FrameType]) -> tuple[str | None, str]:

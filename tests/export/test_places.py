@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from samba_onnx.errors import SambaError
-from samba_onnx.export.places import Place
+from samba_onnx.export.places import CodePlace
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.training import export_training
 
@@ -125,24 +125,24 @@ def test_every_refusal_of_training_names_one(name: str, file: str, expected: str
 @pytest.mark.parametrize(
     ("place", "text", "phrase"),
     [
-        (Place("a.py:1"), "a.py:1", "at a.py:1"),
+        (CodePlace("a.py:1"), "a.py:1", "at a.py:1"),
         (
-            Place("a.py:1", "b", "B", "lib/c.py:2"),
+            CodePlace("a.py:1", "b", "B", "lib/c.py:2"),
             "a.py:1 (in lib/c.py:2)",
             "at a.py:1 (in lib/c.py:2)",
         ),
-        (Place("", "b", "B"), "module 'b' (B)", "in module 'b' (B)"),
+        (CodePlace("", "b", "B"), "module 'b' (B)", "in module 'b' (B)"),
         (
-            Place("", "b", "B", "lib/c.py:2"),
+            CodePlace("", "b", "B", "lib/c.py:2"),
             "module 'b' (B, lib/c.py:2)",
             "in module 'b' (B, lib/c.py:2)",
         ),
-        (Place("", "", "Net"), "the model (Net)", "in the model (Net)"),
-        (Place(), "the model", "in the model"),
+        (CodePlace("", "", "Net"), "the model (Net)", "in the model (Net)"),
+        (CodePlace(), "the model", "in the model"),
     ],
 )
 def test_places_read_as_subjects_and_with_prepositions(
-    place: Place, text: str, phrase: str
+    place: CodePlace, text: str, phrase: str
 ) -> None:
     assert (str(place), place.phrase) == (text, phrase)
 

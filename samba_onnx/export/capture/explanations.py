@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from samba_onnx.export.places import Level, Place, stack_place
+from samba_onnx.export.places import CodePlace, Level, stack_place
 from samba_onnx.program.source_location import is_exporters
 
 _BY_FUNCTION: Final[Mapping[str, str]] = MappingProxyType(
@@ -109,7 +109,7 @@ def explained(error: Exception) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-def raised_at(error: Exception) -> Place:
+def raised_at(error: Exception) -> CodePlace:
     """Return where in the user's model an error was raised.
 
     Args:
