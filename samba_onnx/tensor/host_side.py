@@ -30,7 +30,7 @@ class HostSide:
     tensor in a cycle keeps its memory until Python's garbage collector happens to run.
     """
 
-    __slots__ = ("_is_tied", "is_empty", "materializer", "source")
+    __slots__ = ("_is_tied", "is_empty", "materializer", "sent", "source")
 
     def __init__(
         self,
@@ -49,6 +49,8 @@ class HostSide:
         self.source = source
         self.materializer = materializer
         self.is_empty = is_empty
+        self.sent: int | None = None
+        """The version of the values that the device was given last."""
         self._is_tied = False
 
     def tie(self, tensor: Tensor) -> None:
@@ -128,6 +130,15 @@ class HostSide:
         if source is not None and native.describes_the_same_memory(source, tensor):
             return source
         return native.plain(tensor)
+
+    def note_sent(self, tensor: Tensor) -> None:
+        """Note that the device was given the values that there are.
+
+        Args:
+            tensor: The tensor of this side.
+        """
+        with natively():
+            self.sent = tensor._version
 
     def gradient(self, tensor: Tensor) -> Tensor | None:
         """The gradient on the host, a plain tensor or None.
