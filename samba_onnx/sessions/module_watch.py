@@ -1,7 +1,7 @@
 """What a program changes in its module after the trace, which the compiled graph does not follow.
 
-A run looks at versions of tensors, flags and attributes, all of which Python compares in C; who changed
-what is found out only where something is different. Each cause is spoken of once per trace.
+A run asks how often anything was written on the host. Only where that is more than before, versions of
+tensors, flags and attributes are compared, and only where these differ, it is found out what changed. Each cause is spoken of once per trace.
 """
 
 from __future__ import annotations
@@ -72,10 +72,14 @@ class ModuleWatch:
     _names: list[str] = field(default_factory=list)
     _tensors: list[Tensor] = field(default_factory=list)
     _versions: list[int] = field(default_factory=list)
+    _polled: list[Tensor] = field(default_factory=list)
+    _polled_versions: list[int] = field(default_factory=list)
+    _count: int = -1
 
     def __post_init__(self) -> None:
         """Note what the module is now."""
         _WATCHES.add(self)
+        HOST_WRITES.see_modules()
         tensors = [*self.model.parameters(), *self.model.buffers()]
         weakref.finalize(self, HOST_WRITES.unwatch, list(map(id, tensors)))
         self._entries = list(_entries(self.model))
@@ -111,6 +115,10 @@ class ModuleWatch:
                 _VERSION(tensor) if only is None or id(tensor) in only else known.get(name, -1)
                 for name, tensor in members.items()
             ]
+        # Parameters of ours count their writes; of what else there is, versions are compared in each run.
+        pairs = list(zip(self._tensors, self._versions, strict=True))
+        self._polled = [tensor for tensor, _ in pairs if not isinstance(tensor, SambaTensor)]
+        self._polled_versions = [v for t, v in pairs if not isinstance(t, SambaTensor)]
         for place, entry in enumerate(self._entries):
             if entry.kind in ("_parameters", "_buffers"):
                 self._held[place] = self._places[place].get(entry.key)
@@ -125,13 +133,22 @@ class ModuleWatch:
             UsageError: It would be wrong whatever was meant: gradients of other parameters than now
                 require them, modules that were exchanged, or state that is gone.
         """
+        count = HOST_WRITES.count
+        if count == self._count and not (self._polled and self._is_written(self._polled)):
+            return
         with natively():
-            same = (
-                list(map(_VERSION, self._tensors)) == self._versions
-                and list(map(_REQUIRES_GRAD, self._tensors)) == self._flags
-            )
-        if not same or HOST_WRITES.exposed or not self._holds():
+            same = list(map(_REQUIRES_GRAD, self._tensors)) == self._flags
+        written = self._is_written(self._tensors) or HOST_WRITES.exposed
+        if not same or written or not self._holds():
             self._explain(section_types)
+        # Not where it is refused, maybe by a later run only: flags matter to runs that train.
+        if same:
+            self._count = count
+
+    def _is_written(self, tensors: list[Tensor]) -> bool:
+        versions = self._versions if tensors is self._tensors else self._polled_versions
+        with natively():
+            return list(map(_VERSION, tensors)) != versions
 
     def _holdings(self) -> list[Any]:
         return list(map(dict.get, self._places, self._keys))

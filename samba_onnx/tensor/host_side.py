@@ -11,6 +11,7 @@ from torch import Tensor
 
 from samba_onnx.errors import UsageError
 from samba_onnx.tensor import native
+from samba_onnx.tensor.host_writes import HOST_WRITES
 from samba_onnx.tensor.native import natively, placeholder
 from samba_onnx.tensor.random_values import RANDOM
 
@@ -167,6 +168,7 @@ class HostSide:
         Raises:
             RuntimeError: The tensor is not a leaf, or its dtype has no gradients; from torch.
         """
+        HOST_WRITES.count += 1
         native.set_requires_grad(tensor, requires_grad)
         source = self._leaf()
         if source is not None:

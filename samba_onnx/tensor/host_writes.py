@@ -1,4 +1,4 @@
-"""Writes on the host that versions of tensors do not show: those through ``data``, and those that find nothing.
+"""Writes on the host to what is on the device as well: how many there were, and those that versions do not show.
 
 What ``tensor.data`` returns has a version of its own, so that ``weight.data.clamp_(-1, 1)`` leaves that of the
 weight as it is. Who wants to know of such writes has a tensor watched; its content is then compared with what
@@ -7,13 +7,14 @@ it was when ``data`` was first asked for.
 
 from __future__ import annotations
 
+import functools
 import sys
 import zlib
 from collections.abc import Iterable
 from typing import Any, Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from samba_onnx.errors import UsageError
 from samba_onnx.tensor import native
@@ -28,7 +29,10 @@ class HostWrites:
 
     def __init__(self) -> None:
         """Begin with nothing watched."""
+        self.count = 0
+        """How often a parameter was written, or an attribute of any module set, in this process."""
         self._watched: set[int] = set()
+        self._sees_modules = False
         self.exposed: dict[int, int] = {}
         """Sums by the identity of watched tensors that were handed out since they were last forgotten."""
 
@@ -41,6 +45,22 @@ class HostWrites:
         for tensor in tensors:
             self._watched.add(id(tensor))
             self.exposed.pop(id(tensor), None)
+
+    def see_modules(self) -> None:
+        """Count from now on what is assigned to modules, parameters and submodules among it."""
+        if self._sees_modules:
+            return
+        self._sees_modules = True
+        assign = nn.Module.__setattr__
+
+        @functools.wraps(assign)
+        def counted(module: nn.Module, name: str, value: Any) -> None:
+            self.count += 1
+            assign(module, name, value)
+
+        # For the whole process: whoever asks whether anything was assigned reads one number, where
+        # a look at all attributes of a model took as long as some of its operators.
+        nn.Module.__setattr__ = counted  # type: ignore[assignment]
 
     def unwatch(self, tensors: Iterable[int]) -> None:
         """Watch some tensors no more.
@@ -58,6 +78,7 @@ class HostWrites:
         Args:
             tensor: Any tensor; nothing happens for one that is not watched.
         """
+        self.count += 1
         if id(tensor) in self._watched and id(tensor) not in self.exposed:
             self.exposed[id(tensor)] = _sum(tensor)
 
