@@ -23,6 +23,7 @@ from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import written_back
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.caches import register_caches
+from samba_onnx.export.capture.checkpoints import plain_checkpoints
 from samba_onnx.export.capture.conforming import check_sizes, decomposed, written_constant
 from samba_onnx.export.capture.data_as_value import DataAsValue
 from samba_onnx.export.capture.fake_members import fake, fake_members
@@ -44,6 +45,7 @@ from samba_onnx.export.capture.samba_calls import OwnTensors, samba_calls
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.torch_reports import without_reports
 from samba_onnx.export.capture.unchecked import Unchecked
+from samba_onnx.export.capture.users import restore_users
 from samba_onnx.export.capture.whole_layers import whole_layers
 from samba_onnx.export.decomposition.functionalizing import functionalized
 from samba_onnx.export.decomposition.tracing_logs import without_tracebacks
@@ -279,6 +281,7 @@ def _traced(
     finally:
         if constants.are_kept:
             forget_traced()
+    restore_users(program)
     restore_identities(program)
     apply_marks(program, module)
     program.graph_module.meta[_NOTES] = tuple(notes)
@@ -299,6 +302,7 @@ def _torch_as_it_is_traced(module: nn.Module, values: Values) -> Iterator[None]:
         without_tracebacks(),
         followed_statistics(),
         written_back(module),
+        plain_checkpoints(),
     ):
         yield
 
