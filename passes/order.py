@@ -263,6 +263,8 @@ PIPELINE: tuple[PassEntry, ...] = (
     _CORRECT,  # shapes that follow from numbers that were computed until now
     # What is still unknown of an output is what the model says of it.
     PassEntry(lambda context: BindOutputsPass(), training=False, static_outputs=True),
+    # Before the rules: reports say by name which nodes they took or left.
+    _plain(FixNamesPass, training=False),
     # Behind: rules need static shapes and constants; a node that folds is no fallback.
     PassEntry(lambda context: NarrowPass(context.chooser), training=False),
     # Behind: what is of a type that the target has may need other operators. A body that is unrolled may

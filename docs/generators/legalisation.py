@@ -53,6 +53,10 @@ root of such may be anything if a Cast to float32 is all that reads it: rounded 
 once. The constant of a product or quotient may be one that float32 lacks, as 0.1. Everything else stays on the CPU, and the report says
 which value keeps it there: `float32 would round 'x' before it is read`. Inputs and outputs keep their types.
 
+`--legalise float64` (`legalise="float64"`; `all,float64` with all rules) asks for no proof: float64 is computed in float32, rounded by every
+node, wherever that makes a run shorter. No bound says how far such numbers are off; `convert` compares its sample with the model, and
+`samba-port verify` compares as many inputs as wanted. A constant beyond float32's range keeps its nodes on the CPU.
+
 Quotients and remainders of integers, which the vendor's table lacks, need the same proofs (rule `quotient`): the place of the largest of
 30 x 91 numbers becomes a row and a class on the RDU, and an input divided by a constant does not, as nothing says how large it is. A number
 that is cast to an integer type that cannot hold it, or NaN, has no result in ONNX, and is no part of a proof.

@@ -8,12 +8,10 @@ them. Its choice is then planned in full, beside those of all and of none, and t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-import networkx
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified
@@ -32,8 +30,8 @@ from samba_onnx.passes.targets import Support
 from samba_onnx.pef.rewriting import LegalisedRule
 from samba_onnx.program.dataflow import Dataflow, is_weight, name_of, reads
 from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.program.minimum_cut import SINK, SOURCE, Network
 
-_RDU, _CPU = "rdu", "cpu"
 _FEW = 8
 """Webs of values of which each is looked at alone."""
 _PICOSECONDS = 1e12
@@ -48,6 +46,8 @@ class LegalisationOptions:
     """Names of rules that are not applied."""
     everything: bool = False
     """Whether a rule is applied wherever it can be, even where it makes no run shorter."""
+    rounds_float64: bool = False
+    """Whether float64 may be computed in float32 where no proof says that it makes no difference."""
 
 
 class PlannedChooser:
@@ -76,7 +76,9 @@ class PlannedChooser:
         self.machine, self.options = machine, options
         self.graph = graph
         self._resident, self._regions, self._changed = resident, regions, changed
-        self.finder = FormFinder(Supporting(machine.target), options.excluded)
+        self.finder = FormFinder(
+            Supporting(machine.target), options.excluded, options.rounds_float64
+        )
         self._brought: tuple[LegalisedRule, ...] = ()
         self._narrow: tuple[LegalisedRule, ...] = ()
         self.before: Measure | None = None
@@ -273,25 +275,24 @@ class _View:
     def cut(self) -> frozenset[ir.Node]:
         """Return the nodes that belong on the RDU: the fewest of those that cost the least."""
         flow = Dataflow.of(self.model.graph)
-        network: networkx.DiGraph[object] = networkx.DiGraph()
-        network.add_nodes_from([_RDU, _CPU])
+        network = Network()
         places = [p for p, node in enumerate(flow.nodes) if node in self.forms]
         values: dict[ir.Value, None] = {}
         for place_of in places:
             values.update(dict.fromkeys(v for v in flow.reads[place_of] if not is_weight(v)))
             values.update(dict.fromkeys(flow.nodes[place_of].outputs))
             on_rdu = self._seconds(flow.nodes[place_of])
-            network.add_edge(place_of, _CPU, capacity=max(1, round(on_rdu * _PICOSECONDS)))
+            network.edge(place_of, SINK, max(1, round(on_rdu * _PICOSECONDS)))
             on_host = host_seconds(flow.nodes[place_of], self.chooser.machine.host) or 0.0
-            network.add_edge(_RDU, place_of, capacity=round(on_host * _PICOSECONDS))
+            network.edge(SOURCE, place_of, round(on_host * _PICOSECONDS))
         for value in values:
             self._connect(network, flow, value)
-        _, (_, host) = networkx.minimum_cut(network, _RDU, _CPU)
+        host = network.behind_cut()
         return frozenset(flow.nodes[place_of] for place_of in places if place_of not in host)
 
-    def _connect(self, network: networkx.DiGraph[object], flow: Dataflow, value: ir.Value) -> None:
+    def _connect(self, network: Network, flow: Dataflow, value: ir.Value) -> None:
         """Let a value cost a copy in either direction that it is needed in."""
-        outside = _RDU if value in self.roles.residents else _CPU
+        outside = SOURCE if value in self.roles.residents else SINK
         producer = flow.producer.get(value)
         start = outside if producer is None else self._vertex(flow, producer)
         ends = {self._vertex(flow, reader) for reader in flow.readers.get(value, ())}
@@ -302,17 +303,17 @@ class _View:
             return
         copy = round(self.chooser.machine.target.summary.transfer_seconds(size) * _PICOSECONDS)
         down, up = (value, "down"), (value, "up")
-        network.add_edge(start, down, capacity=copy)
-        network.add_edge(up, start, capacity=copy)
+        network.edge(start, down, copy)
+        network.edge(up, start, copy)
         for end in ends:
-            network.add_edge(down, end, capacity=math.inf)
-            network.add_edge(end, up, capacity=math.inf)
+            network.edge(down, end)
+            network.edge(end, up)
 
     def _vertex(self, flow: Dataflow, position: int) -> object:
         node = flow.nodes[position]
         if node in self.forms:
             return position
-        return _CPU if node in self.placement.reasons else _RDU
+        return SINK if node in self.placement.reasons else SOURCE
 
     def _seconds(self, node: ir.Node) -> float:
         """Return what a legal form takes on the RDU, where its operands and results stay on the chip."""

@@ -1,7 +1,7 @@
 """The placement that a run takes the least modelled time with, where some nodes must run on the CPU.
 
 What the target cannot run has its home on the CPU. Every other node has a choice, and all choices
-together are one minimum cut (:mod:`samba_onnx.passes.planning.minimum_cut`) of this objective:
+together are one minimum cut (:mod:`samba_onnx.passes.planning.cheapest_homes`) of this objective:
 
 - a node on the RDU costs the longer of its arithmetic and of reading its weights from off-chip memory,
   at ``o0`` of everything that it reads and writes, and a launch, for then it is a section;
@@ -37,10 +37,10 @@ from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.operators import facts
 from samba_onnx.facts.records import Randomness
 from samba_onnx.passes.planning.allocation import off_chip_tiers
+from samba_onnx.passes.planning.cheapest_homes import CutProblem, CutValue, components, value_cost
 from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
-from samba_onnx.passes.planning.minimum_cut import CutProblem, CutValue, components, value_cost
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles

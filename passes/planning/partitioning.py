@@ -26,14 +26,13 @@ import onnx_ir as ir
 from samba_onnx.passes.planning.costs import value_bytes
 from samba_onnx.program.dataflow import Dataflow
 from samba_onnx.program.kinds import SectionType
+from samba_onnx.program.minimum_cut import SINK, SOURCE, Network
 
 if TYPE_CHECKING:
     from samba_onnx.passes.planning.placement import Placement
 
 CUT_LIMIT = 1000
 """Movable nodes up to which a minimum cut is computed; above, they run as early as possible."""
-
-_SOURCE, _SINK = -1, -2
 
 
 class Home(enum.StrEnum):
@@ -225,25 +224,25 @@ def _run_after(
     """
     movable = set(free)
 
-    def vertex(position: int) -> int:
+    def vertex(position: int) -> int | str:
         if position in movable:
             return position
-        return _SOURCE if phases[position] <= boundary else _SINK
+        # The sink is what runs before the switch.
+        return SINK if phases[position] <= boundary else SOURCE
 
-    # Edges run backwards, from readers to producers: networkx returns the largest side of the source,
-    # which is what runs after the switch, the same for every order of the nodes.
-    graph: networkx.DiGraph[object] = networkx.DiGraph()
-    graph.add_nodes_from([_SOURCE, _SINK])
+    # Edges run backwards, from readers to producers: of all smallest cuts the one closest to the sink leaves
+    # the most behind the switch, the same for every order of the nodes.
+    network = Network()
     values: dict[ir.Value, None] = {}
     for position in free:
         values.update(dict.fromkeys(flow.reads[position]))
         values.update(dict.fromkeys(flow.nodes[position].outputs))
         for earlier in flow.predecessors(position):
-            graph.add_edge(vertex(earlier), position)
+            network.edge(vertex(earlier), position)
     for value in values:
         if value in weights:
-            graph.add_edge(value, vertex(flow.producer[value]), capacity=weights[value])
+            network.edge(value, vertex(flow.producer[value]), weights[value])
             for reader in flow.readers[value]:
-                graph.add_edge(vertex(reader), value)
-    _, (after, _) = networkx.minimum_cut(graph, _SINK, _SOURCE)
-    return [position for position in free if position in after]
+                network.edge(vertex(reader), value)
+    before = network.behind_cut()
+    return [position for position in free if position not in before]

@@ -55,7 +55,7 @@ def write_annotated(
         float16: The type in which float16 is computed.
         precision: In which types others compute.
         constants: Inputs that are fixed as constants, with their values.
-        legalise: ``auto`` or ``all``.
+        legalise: ``auto``, ``all`` or ``float64``.
         no_legalise: Rules of legalisation that are not applied.
         optimization_rules: A file of fusion rules.
         default_rules: Whether those of the target count.

@@ -54,7 +54,7 @@ def legalisation_choices(legalise: str, no_legalise: list[str] | None) -> Legali
     """Return what the options say about rules.
 
     Args:
-        legalise: ``auto`` or ``all``.
+        legalise: ``auto``, ``all`` or ``float64``.
         no_legalise: Rules that are left out.
 
     Raises:

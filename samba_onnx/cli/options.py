@@ -76,9 +76,10 @@ LegaliseOption = Annotated[
     str,
     typer.Option(
         "--legalise",
-        metavar="auto|all",
+        metavar="auto|all|float64",
         help="auto: operators that the device lacks are written with others where that makes a run "
-        "shorter; all: wherever it can be done (docs/legalisation.md).",
+        "shorter; all: wherever it can be done; float64, or all,float64: float64 may be computed in "
+        "float32, too, and verify says how far that is off (docs/legalisation.md).",
     ),
 ]
 NoLegaliseOption = Annotated[

@@ -16,6 +16,7 @@ from samba_onnx.lint.input_checks import INPUT_CHECKS
 from samba_onnx.lint.last_batches import last_batches
 from samba_onnx.lint.loop_checks import LOOP_CHECKS
 from samba_onnx.lint.model_checks import MODEL_CHECKS
+from samba_onnx.lint.name_checks import NAME_CHECKS
 from samba_onnx.lint.order_checks import ORDER_CHECKS
 from samba_onnx.lint.program_checks import PROGRAM_CHECKS
 from samba_onnx.lint.records import Finding, Remark
@@ -31,6 +32,7 @@ CHECKS = (
     *ORDER_CHECKS,
     *MODEL_CHECKS,
     *PROGRAM_CHECKS,
+    *NAME_CHECKS,
 )
 
 

@@ -49,13 +49,24 @@ class ImportedNames:
             The name with ``samba`` in place of SambaFlow's package; empty if the expression does not
             begin with an imported name.
         """
+        return _canonical(self.full(node))
+
+    def full(self, node: ast.expr) -> str:
+        """Return the name of what an expression leads to, as the imports have it.
+
+        Args:
+            node: A name, or attributes of one.
+
+        Returns:
+            The name with the package's own name first; empty as for ``dotted``.
+        """
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
             node = node.value
         if not isinstance(node, ast.Name) or node.id not in self._names:
             return ""
-        return _canonical(".".join([self._names[node.id], *reversed(parts)]))
+        return ".".join([self._names[node.id], *reversed(parts)])
 
     def _import(self, node: ast.Import) -> None:
         """Keep ``import a.b`` as the name ``a``, and ``import a.b as c`` as the name ``c``."""
@@ -65,7 +76,7 @@ class ImportedNames:
 
     def _assign(self, node: ast.Assign) -> None:
         """Keep ``session = samba.session`` as one more name of it."""
-        name = self.dotted(node.value)
+        name = self.full(node.value)
         for target in node.targets:
             if name and isinstance(target, ast.Name) and target.id not in self._names:
                 self._names[target.id] = name

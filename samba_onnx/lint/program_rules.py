@@ -57,6 +57,28 @@ PROGRAM_RULES: tuple[LintRule, ...] = (
         _program("optimizer = samba.optim.AdamW(model.parameters())\n"),
     ),
     LintRule(
+        "missing-name",
+        Severity.ERROR,
+        "A call of a name that only raises",
+        "The name can be imported, since programs import more than they use; what it does is not "
+        "published, and calling it is refused.",
+        "The message names what to use in its place.",
+        "The list of what is missing in docs/migration.md",
+        _program("samba.groupby(image)\n"),
+        _program("samba.functional.softmax(image, dim=1)\n"),
+    ),
+    LintRule(
+        "unknown-name",
+        Severity.ERROR,
+        "A name that does not exist",
+        "The program ends there with an AttributeError or ImportError. An import inside of `try` is "
+        "left alone.",
+        "Look at docs/migration.md, which has every module and name.",
+        "Published programs and SambaFlow's documents, whose names are all known",
+        _program("samba.session.execute([image])\n"),
+        _program("samba.session.tracing()\n"),
+    ),
+    LintRule(
         "optimizer-before-conversion",
         Severity.ERROR,
         "An optimizer of parameters that the conversion replaces",

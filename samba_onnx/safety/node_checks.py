@@ -13,6 +13,7 @@ from samba_onnx.facts.domains import (
     ML_DOMAIN,
     normal_domain,
 )
+from samba_onnx.safety.body_checks import check_bodies
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.limits import Limits
 from samba_onnx.safety.operators import Operator, is_retired, operator
@@ -135,6 +136,8 @@ def check_node(
     if definition is not None and not definition.required.issubset(names):
         missing = sorted(definition.required.difference(names))
         raise InvalidModelError(f"it lacks attribute {missing[0]!r}")
+    if definition is not None and domain == "":
+        check_bodies(node, opsets[""])
 
 
 def _definition(node: onnx.NodeProto, domain: str, opsets: Mapping[str, int]) -> Operator | None:

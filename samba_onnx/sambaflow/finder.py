@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Final
 
 from samba_onnx.errors import UnsupportedSymbolError
-from samba_onnx.sambaflow.symbols import HOME, MODULES, ROOT, missing
+from samba_onnx.facts.sambaflow_names import MODULES, ROOT, missing
+from samba_onnx.sambaflow.symbols import HOME
 
 
 class SambaFlowFinder(MetaPathFinder):

@@ -88,6 +88,14 @@ def advice(
         return f"leave out --no-legalise {rule.name}: it becomes {rule.makes}"
     if rule is not None and left:
         return f"--legalise all writes it as {rule.makes}, which makes this run no shorter"
+    if (
+        rule is not None
+        and rule.name == NARROW
+        and "float32" in refusal
+        and not options.rounds_float64
+    ):
+        # No proof is left to hope for: what remains is the user's word.
+        return f"--legalise float64 computes it in float32 all the same; {refusal}"
     if rule is not None and refusal:
         return f"rule {rule.name} leaves it, as {refusal}; it needs {rule.needs}"
     return ADVICE.get(node.op_type, "") if node.domain in ONNX_DOMAINS else ""

@@ -19,6 +19,7 @@ from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.legalisation import all_rules
+from samba_onnx.passes.rewrites.legalisation.proofs import NARROW
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import LOOPING, Target, load_target, with_condition
 from samba_onnx.pef.host_summary import HostSummary
@@ -39,6 +40,7 @@ ASSUMED_SIZE: Final = 1
 InputShapes: TypeAlias = Mapping[str, tuple[int | str | None, ...]]
 
 EVERYTHING = "all"
+_ROUNDING: Final = "float64"
 
 
 def looped_target(target: str | os.PathLike[str]) -> str:
@@ -54,14 +56,18 @@ def legalisation_options(legalise: str, no_legalise: str | Sequence[str]) -> Leg
     """Return what the user decides about rules.
 
     Args:
-        legalise: ``auto``: a rule is applied where it makes a run shorter; ``all``: wherever it can be.
+        legalise: ``auto``: a rule is applied where it makes a run shorter; ``all``: wherever it can be;
+            ``float64``, alone or behind a comma: float64 may be computed in float32, which rounds.
         no_legalise: The name of a rule that is not applied, or several; ``all`` for none.
 
     Raises:
         UsageError: There is no such choice or rule, or the two contradict each other.
     """
-    if legalise not in (DEFAULT_LEGALISATION, EVERYTHING):
-        raise UsageError(f"legalise is {printable(legalise)!r}: expected auto or all")
+    words = frozenset(legalise.split(","))
+    if not words <= {DEFAULT_LEGALISATION, EVERYTHING, _ROUNDING}:
+        raise UsageError(
+            f"legalise is {printable(legalise)!r}: expected auto or all, float64, or all,float64"
+        )
     names, left_out = [rule.name for rule in all_rules()], in_a_list(no_legalise)
     for name in left_out:
         if name not in (*names, EVERYTHING):
@@ -70,10 +76,16 @@ def legalisation_options(legalise: str, no_legalise: str | Sequence[str]) -> Leg
                 f"{', '.join(names)}"
             )
     if EVERYTHING in left_out:
-        if legalise == EVERYTHING:
+        if EVERYTHING in words:
             raise UsageError("all rules of legalisation are asked for and excluded: choose one")
-        return LegalisationOptions(excluded=frozenset(names))
-    return LegalisationOptions(frozenset(left_out), everything=legalise == EVERYTHING)
+        left_out = tuple(names)
+    if _ROUNDING in words and NARROW in left_out:
+        raise UsageError(
+            f"--legalise {_ROUNDING} is what rule {NARROW} does, which is excluded: choose one"
+        )
+    return LegalisationOptions(
+        frozenset(left_out), everything=EVERYTHING in words, rounds_float64=_ROUNDING in words
+    )
 
 
 def chosen_settings(

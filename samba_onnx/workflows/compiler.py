@@ -89,7 +89,7 @@ def analyze(
         level: ``o0``, ``o1`` or ``o3``, as :func:`convert` explains.
         placement: ``optimal`` or ``strict``, as :func:`convert` explains.
         host: The CPU: a profile, its path, or ``default``.
-        legalise: ``auto`` or ``all``, as :func:`convert` explains.
+        legalise: ``auto``, ``all`` or ``float64``, as :func:`convert` explains.
         no_legalise: A rule of legalisation that is not applied, or several.
         optimization_rules: A file of fusion rules for level ``o1``.
         default_rules: Whether those of the target count.
@@ -159,7 +159,8 @@ def convert(
         host: The CPU that fallbacks' times are modelled for: ``default``, the path of a profile that
             ``samba-port calibrate`` wrote, or a loaded profile.
         legalise: ``auto`` to write nodes that the target refuses with other operators where that makes a
-            run shorter, ``all`` to do so wherever it can be done.
+            run shorter, ``all`` to do so wherever it can be done; ``float64``, alone or as ``all,float64``,
+            to compute float64 in float32, too, where no proof says that it makes no difference.
         no_legalise: A rule of that which is not applied, as ``resize``, or several; ``all`` for none.
         optimization_rules: A file of fusion rules for level ``o1``: YAML in the shape of SambaFlow's.
         default_rules: Whether the rules count that the target's profile names; None if no file is stated.

@@ -80,7 +80,7 @@ def test_a_bare_checkout_states_what_it_needs(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(importlib.metadata, "requires", is_not_installed)
     monkeypatch.setattr(importlib.metadata, "version", lambda _: "0.0.1")
-    assert "scipy 0.0.1 is installed, " in "; ".join(outdated())
+    assert "typer 0.0.1 is installed, " in "; ".join(outdated())
 
 
 @pytest.mark.parametrize(

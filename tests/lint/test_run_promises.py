@@ -14,6 +14,7 @@ import samba_onnx as samba
 from samba_onnx.errors import SambaError
 from samba_onnx.lint import RULES, Severity
 from samba_onnx.lint.program_rules import PROGRAM_RULES
+from samba_onnx.sambaflow import samba as sambaflow_samba
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,14 @@ def smaller_last_batch(traced: Traced) -> None:
     samba.session.run([rest], traced.outputs)
 
 
+def missing_name(traced: Traced) -> None:
+    sambaflow_samba.groupby(traced.inputs[0])
+
+
+def unknown_name(traced: Traced) -> None:
+    sambaflow_samba.session.execute(traced.inputs)  # type: ignore[attr-defined]
+
+
 REFUSED = {
     "unnamed-run-input": unnamed_run_input,
     "sections-twice": sections_twice,
@@ -80,6 +89,8 @@ REFUSED = {
     "refused-hook": refused_hook,
     "run-before-trace": run_before_trace,
     "smaller-last-batch": smaller_last_batch,
+    "missing-name": missing_name,
+    "unknown-name": unknown_name,
 }
 ON_DEVICES_ONLY = {"odd-batch"}
 """Errors of one device, which the emulator does not have."""
@@ -87,7 +98,8 @@ ON_DEVICES_ONLY = {"odd-batch"}
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_called_an_error_is_refused_in_one_line(name: str, traced: Traced) -> None:
-    with pytest.raises(SambaError) as caught:
+    # Python's own error for a name that nobody has.
+    with pytest.raises(AttributeError if name == "unknown-name" else SambaError) as caught:
         REFUSED[name](traced)
     assert "\n" not in str(caught.value)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from samba_onnx.errors import UnsupportedSymbolError
+from samba_onnx.facts.sambaflow_names import MISSING, MODULES, missing
 from samba_onnx.sambaflow import install
-from samba_onnx.sambaflow.symbols import MISSING, MODULES, missing
 
 ROOM = Path(__file__).parents[2] / "samba_onnx/sambaflow"
 OURS = {

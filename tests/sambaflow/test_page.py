@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from docs.generators.migration import PAGE, migration_page
-from samba_onnx.sambaflow.symbols import MISSING
+from samba_onnx.facts.sambaflow_names import MISSING
 from samba_onnx.sessions.arguments import ARGUMENTS
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from samba_onnx.errors import UnsupportedSymbolError
-from samba_onnx.sambaflow.symbols import MISSING, MODULES
+from samba_onnx.facts.sambaflow_names import MISSING, MODULES
 from samba_onnx.sessions import SESSION
 from tests.sambaflow.symbol_table import ABSENT_MEMBERS, MEMBERS, REFUSED, SYMBOLS
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812  # what torch's users call it
 from torch import Tensor, nn
 
 import samba_onnx as samba
+from samba_onnx.program.kinds import SectionType
 from samba_onnx.sessions import SambaSession
 from tests.training.small import CLOSE
 from tests.training.trajectory import Prepared, prepare
@@ -131,3 +132,52 @@ def test_another_session_with_the_same_seed_draws_the_same_masks(
         made.append(prepared.run(draw(), section_types=["FWD"])[1] != 0)
     assert torch.equal(made[0], made[1])
     assert not torch.equal(made[1], made[2])
+
+
+class DroppingTwice(nn.Module):
+    """Two dropouts, one behind the other, each of which shows its mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, UNITS), nn.Linear(UNITS, UNITS)])
+        self.dropouts = nn.ModuleList([nn.Dropout(RATE), nn.Dropout(RATE)])
+        self.outer = nn.Linear(UNITS, 3)
+
+    def forward(
+        self, x: Tensor, label: Tensor, masks: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, ...]:
+        shown = []
+        for place, (layer, dropout) in enumerate(zip(self.layers, self.dropouts, strict=True)):
+            # Above zero, so that a zero behind the dropout is one that it made.
+            states = torch.sigmoid(layer(x))
+            x = dropout(states) if masks is None else states * masks[place]
+            shown.append((x / states).detach())
+        return F.cross_entropy(self.outer(x), label), *shown
+
+
+@pytest.mark.parametrize("rates", [(0.5, 0.1), (0.0, 0.75), (0.75, 0.0)])
+def test_backward_has_the_rates_of_a_forward_that_ran_in_parts(
+    rates: tuple[float, float], tmp_path: Path, session: SambaSession
+) -> None:
+    torch.manual_seed(5)
+    model = DroppingTwice().train()
+    twin = copy.deepcopy(model)
+    samba.from_torch_model_(model)
+    batch = draw()
+    optimizer = samba.optim.SGD(model.parameters(), lr=0.1)
+    prepared = prepare(model, batch, [optimizer], tmp_path, level="o0")
+    manifest = session._program.manifest
+    sections = [s.id for s in manifest.sections if s.type == SectionType.FWD]
+    inputs = [samba.from_torch_tensor(tensor, name=name) for name, tensor in batch.items()]
+    # Behind the first dropout.
+    drawn = next(argin for argin in manifest.argins if argin.name.endswith("0__dropout__rate"))
+    split = sections.index(drawn.stages[0]) + 1
+    session.run(inputs, section_ids=sections[:split], hyperparam_dict={"p": rates[0]})
+    _, *kept = prepared.run(section_ids=sections[split:], hyperparam_dict={"p": rates[1]})
+    session.run(section_types=["BCKWD"], hyperparam_dict={"p": 0.9})
+    for mask, rate in zip(kept, rates, strict=True):
+        left = mask[mask != 0]
+        torch.testing.assert_close(left, torch.full_like(left, 1 / (1 - rate)), **CLOSE)
+    twin(**batch, masks=tuple(kept))[0].backward()
+    for name, parameter in twin.named_parameters():
+        torch.testing.assert_close(prepared.gradients()[name], parameter.grad, **CLOSE)

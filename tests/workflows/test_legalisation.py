@@ -32,6 +32,7 @@ def test_a_pef_computes_what_the_model_does_and_says_what_was_written(model: Pat
         assert not pef.manifest.fallbacks
         (rule,) = pef.manifest.legalised
         assert (rule.rule, rule.operators, rule.transfers) == ("pad", {"Pad": 1}, 2)
+        assert rule.nodes == ("Pad",)  # though the model gives its nodes no names
         assert samba_onnx.self_test(pef).passed
         assert samba_onnx.verify(model, pef).passed
 
@@ -72,7 +73,10 @@ def test_an_island_of_float64_and_places_that_are_divided_run_on_the_device(tmp_
 @pytest.mark.parametrize(
     ("legalise", "excluded", "message"),
     [
-        ("some", (), "legalise is 'some': expected auto or all"),
+        ("some", (), "legalise is 'some': expected auto or all, float64, or all,float64"),
+        ("all,", (), "legalise is 'all,': expected auto or all"),
+        ("float64", ("narrow",), "--legalise float64 is what rule narrow does, which is excluded"),
+        ("float64", ("all",), "--legalise float64 is what rule narrow does, which is excluded"),
         (
             "auto",
             ("padding",),
@@ -92,3 +96,28 @@ def test_no_rule_at_all() -> None:
     options = legalisation_options("auto", ("all",))
     assert {"pad", "lstm", "resize"} <= options.excluded
     assert np.array_equal([options.everything], [False])
+
+
+def test_float64_is_computed_in_float32_where_the_user_says_so(tmp_path: Path) -> None:
+    """The head of a pitch detector: a mean over bins, weighted by probabilities, whose power is a frequency."""
+    text = """g (float[30,360] x, float[30,360] f) => (float[30,1] y)
+<int64[1] last = {-1}, double two = {2}> {
+  a = Cast<to=11>(x)
+  p = Softmax(a)
+  w = Cast<to=11>(f)
+  m = Mul(p, w)
+  s = ReduceSum(m, last)
+  e = Pow(two, s)
+  y = Cast<to=1>(e)
+}"""
+    path = tmp_path / "pitch.onnx"
+    onnx.save(ir.to_proto(parse(text)), path)
+    manifest = samba_onnx.analyze(path)
+    assert sum(group.nodes for group in manifest.fallbacks) > 3
+    hints = [change.advice for change in manifest.changes]
+    assert any(hint.startswith("--legalise float64 computes it in float32") for hint in hints), (
+        hints
+    )
+    with samba_onnx.convert(path, legalise="all,float64") as pef:
+        assert not pef.manifest.fallbacks
+        assert samba_onnx.verify(path, pef).passed

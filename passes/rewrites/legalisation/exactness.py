@@ -53,13 +53,14 @@ _READ: Final = 1 << 20
 class Exactness:
     """What of the float64 of a graph can be float32 instead."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, *, rounds: bool = False) -> None:
         """Start without knowing anything.
 
         Args:
             bounds: What is known of values of the same graph.
+            rounds: Whether values that float32 would round fit, too, as a user may want it.
         """
-        self._bounds = bounds
+        self._bounds, self._rounds = bounds, rounds
         self._exact: dict[ir.Value, bool] = {}
         self._whole: dict[ir.Value, bool] = {}
 
@@ -71,8 +72,11 @@ class Exactness:
 
         Returns:
             True where all its elements are numbers of float32, where it is rounded to float32 before anything
-            else is done, as it would be at once, and for the constant of such a product or quotient.
+            else is done, as it would be at once, and for the constant of such a product or quotient. With
+            ``rounds``, all but constants that would become infinite.
         """
+        if self._rounds:
+            return not _overflows(value)
         if self.exact(value):
             return True
         if constant(value) is not None:
@@ -89,6 +93,8 @@ class Exactness:
 
     def reason(self, value: ir.Value) -> str:
         """Return why a value does not fit, to be read after the name of a node."""
+        if self._rounds:
+            return f"its constant {value.name!r} has numbers beyond float32"
         if constant(value) is not None:
             return f"float32 would round its constant {value.name!r}"
         node = value.producer()
@@ -183,6 +189,16 @@ def _content(value: ir.Value) -> NDArray[Any] | None:
     if tensor is None or not tensor.dtype.is_floating_point():
         return None
     return tensor.numpy() if tensor.size <= _READ else None
+
+
+def _overflows(value: ir.Value) -> bool:
+    """Return whether a value is a constant with a finite number that is infinite in float32."""
+    tensor = constant(value)
+    if tensor is None or not tensor.dtype.is_floating_point():
+        return False
+    array = tensor.numpy()
+    with np.errstate(over="ignore"):
+        return bool(np.isinf(array.astype(np.float32)[np.isfinite(array)]).any())
 
 
 def _operand(node: ir.Node, index: int, seen: Callable[[ir.Value], bool]) -> bool:

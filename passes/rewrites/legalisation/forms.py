@@ -86,6 +86,8 @@ class FormFinder:
     target: Supports
     excluded: frozenset[str] = frozenset()
     """Names of rules that are not to be used."""
+    rounds_float64: bool = False
+    """Whether the user lets float64 be computed in float32 where the numbers are rounded by that."""
     bounds: Bounds = field(default_factory=Bounds)
     """What is known of values of the graph that is asked about."""
     _known: dict[Hashable, LegalForm | Refusal] = field(default_factory=dict)

@@ -3,6 +3,8 @@
 Evidence: no document shows float64 on the RDU, and all chips compute with float32 and int32. Integers fit where a range
 analysis says so: places along axes, sizes, truth values, remainders, what is clipped, and sums and products of such.
 Numbers of float64 fit where they are numbers of float32, or one rounding away from such and rounded to float32 next.
+No proof covers longer islands: the worst case of a Softmax, a product and a sum over 360 numbers is beyond what
+``verify`` allows, though real ones are far within it. There the user decides, and ``verify`` judges.
 """
 
 from __future__ import annotations
@@ -28,9 +30,12 @@ narrows(
     makes="the same nodes in int32 and float32, with Casts at the border of a web",
     needs=(
         "int64: a range within int32; float64: numbers of float32, or one sum, product, quotient or root of such that "
-        "a Cast rounds to float32 next"
+        "a Cast rounds to float32 next, or anything with --legalise float64"
     ),
-    numbers="equal; a product with a constant that float32 lacks within two roundings of float32",
+    numbers=(
+        "equal; a product with a constant that float32 lacks within two roundings of float32; with --legalise float64 "
+        "rounded to float32 by every node"
+    ),
 )
 
 
@@ -38,7 +43,8 @@ class NarrowPass(ReasonedPass):
     """Let webs of values of a type that the target lacks compute in a narrower one.
 
     1. A node that the target refuses would run, or be written by another rule, if its values were narrow.
-    2. All values of one type variable at a node are proved to fit.
+    2. All values of one type variable at a node are proved to fit, or are of float64 and the user lets float32 round
+       them.
     3. The chooser takes the web that the node is in.
     """
 
@@ -54,10 +60,13 @@ class NarrowPass(ReasonedPass):
             return ir.passes.PassResult(model, modified=False)
         refused = chooser.fallbacks(model)
         target, excluded = chooser.finder.target, chooser.finder.excluded
+        rounds = chooser.finder.rounds_float64
         self._refuse(model.graph, refused, chooser)
 
         def useful_in(graph: ir.Graph, nodes: Collection[ir.Node]) -> tuple[Web, ...]:
-            return useful_webs(graph, narrowings(graph), nodes, target, excluded)
+            return useful_webs(
+                graph, narrowings(graph, rounds_float64=rounds), nodes, target, excluded
+            )
 
         useful = useful_in(model.graph, refused)
         if not useful:
@@ -85,7 +94,7 @@ class NarrowPass(ReasonedPass):
     def _refuse(self, graph: ir.Graph, refused: Collection[ir.Node], chooser: Chooser) -> None:
         """Say why nodes stay that narrow values would help."""
         version = graph.opset_imports.get("", 0)
-        for kinds in narrowings(graph):
+        for kinds in narrowings(graph, rounds_float64=chooser.finder.rounds_float64):
             # Case 1.
             for node in refused:
                 if helps(node, kinds, chooser.finder.target, chooser.finder.excluded):

@@ -34,15 +34,16 @@ class Answer(Protocol):
         """Why the node cannot run there; None if it can."""
 
 
-def narrowings(graph: ir.Graph) -> tuple[Narrowing, ...]:
+def narrowings(graph: ir.Graph, *, rounds_float64: bool = False) -> tuple[Narrowing, ...]:
     """Return the types that values of a main graph may have instead of theirs, with the proofs.
 
     Args:
         graph: It is looked at, not changed.
+        rounds_float64: Whether float64 needs no proof.
     """
     legal = legal_inputs(graph)
     bounds = Bounds(legal, by_type=True)
-    exactness = Exactness(bounds)
+    exactness = Exactness(bounds, rounds=rounds_float64)
     return (
         _integers(bounds, legal),
         Narrowing(ir.DataType.DOUBLE, ir.DataType.FLOAT, exactness.fits, exactness.reason),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
 
-from samba_onnx.export.differentiation.minimum_cut import ENDLESS, SINK, SOURCE, Network
+from samba_onnx.program.minimum_cut import ENDLESS, SINK, SOURCE, Network
 
 aten = torch.ops.aten
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
 
 import pytest
 import torch
@@ -12,34 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from samba_onnx.export.differentiation import partitioning
-from samba_onnx.export.differentiation.minimum_cut import SINK, SOURCE, Network
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.export.translation.builder import element, sizes
 from samba_onnx.program.program import Program
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_the_cut_is_the_cheapest(seed: int) -> None:
-    source = random.Random(seed)
-    points: list[str] = [SOURCE, SINK, "a", "b", "c", "d"]
-    edges = [
-        (one, other, source.randint(0, 9))
-        for one, other in itertools.permutations(points, 2)
-        if source.random() < 0.5
-    ]
-    network = Network()
-    for edge in edges:
-        network.edge(*edge)
-    found = network.before_cut()
-    assert SOURCE in found
-    assert SINK not in found
-
-    def price(side: set[str]) -> int:
-        return sum(room for one, other, room in edges if one in side and other not in side)
-
-    inner = points[2:]
-    sides = [{SOURCE, *chosen} for n in range(5) for chosen in itertools.combinations(inner, n)]
-    assert price({str(point) for point in found}) == min(map(price, sides))
 
 
 def kept(program: Program) -> dict[str, int]:

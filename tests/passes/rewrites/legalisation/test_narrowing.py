@@ -480,3 +480,55 @@ def test_places_that_a_rule_writes_are_narrow_unless_that_is_excluded(
         'g (float[2,5] x) => (float[2,7] y) <int64[4] p = {0,1,0,1}> { y = Pad<mode="reflect">(x, p) }'
     )
     assert LegalisePass(chooser)(model).modified is not bool(excluded)
+
+
+ROUNDED = {
+    "Exp": "d = Exp(a)",
+    "Log": "p = Abs(a)\n q = Add(p, one)\n d = Log(q)",
+    "a softmax, a product and a sum": "s = Softmax(a)\n m = Mul(s, b)\n d = ReduceSum<keepdims=1>(m, last)",
+    "Tanh of a product of matrices": "t = Transpose<perm=[1,0]>(b)\n m = MatMul(a, t)\n d = Tanh(m)",
+    "a mean and a deviation": "u = ReduceMean<keepdims=1>(a, last)\n c = Sub(a, u)\n q = Mul(c, c)\n "
+    "v = ReduceMean<keepdims=1>(q, last)\n w = Add(v, one)\n r = Sqrt(w)\n d = Div(c, r)",
+    "a polynomial": "e = Mul(a, tenth)\n f = Add(e, one)\n g = Mul(f, a)\n d = Add(g, tenth)",
+}
+"""What float64 computes between Casts, and float32 rounds."""
+
+
+def _island(rule: str) -> str:
+    return f"""g (float[6,40] x, float[6,40] z) => (float[?,?] y)
+<double one = {{1}}, double tenth = {{0.1}}, int64[1] last = {{-1}}> {{
+  a = Cast<to=11>(x)
+  b = Cast<to=11>(z)
+  {rule}
+  y = Cast<to=1>(d)
+}}"""
+
+
+@pytest.mark.parametrize("rule", ROUNDED.values(), ids=ROUNDED)
+def test_longer_islands_of_float64_need_the_word_of_the_user(rule: str) -> None:
+    """Each node rounds once to 24 digits; sums of 40 numbers lose the most, relative to their largest terms."""
+    text, generator = _island(rule), np.random.default_rng(3)
+    inputs = [generator.uniform(-2, 2, (6, 40)).astype(np.float32) for _ in range(2)]
+    model, chooser = prepared(text), Everything()
+    NarrowPass(chooser)(model)
+    RemoveNoopsPass()(model)
+    assert refused(model, TARGET) != []
+    (before,) = run(model, inputs)
+    chooser.finder.rounds_float64 = True
+    assert NarrowPass(chooser)(model).modified
+    RemoveNoopsPass()(model)
+    assert refused(model, TARGET) == []
+    (after,) = run(model, inputs)
+    assert 0 < np.abs(after - before).max() <= 40 * 2.0**-24 * max(1, np.abs(before).max())
+
+
+def test_constants_beyond_float32_stay_though_the_user_lets_it_round() -> None:
+    text = _island("e = Mul(a, huge)\n f = Exp(a)\n g = Div(e, huge)\n d = Add(f, g)").replace(
+        "double one = {1}", "double huge = {1e300}"
+    )
+    model, chooser = prepared(text), Everything()
+    chooser.finder.rounds_float64 = True
+    assert NarrowPass(chooser)(model).modified
+    wide = {n.op_type for n in model.graph for v in n.outputs if v.dtype is ir.DataType.DOUBLE}
+    assert wide == {"Mul", "Div", "Cast"}
+    assert "its constant 'huge' has numbers beyond float32" in str(chooser.refused[2])

@@ -13,19 +13,15 @@ on the side of a terminal have that home.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Final
 
 from samba_onnx.passes.planning.partitioning import Home
+from samba_onnx.program.minimum_cut import ENDLESS, SINK, SOURCE, Network
 
-_LARGEST = 2**29
-"""Bound of a cut in the units of the solver, which adds capacities and flows in 32 bits."""
-
-Vertex = int
-_RDU, _CPU = -1, -2
-"""The terminals, before they are counted after the other vertices."""
+Vertex = int | str
+_TERMINALS: Final = {Home.RDU: SOURCE, Home.CPU: SINK}
 
 
 @dataclass(frozen=True)
@@ -82,13 +78,12 @@ class CutProblem:
         return found
 
     def solve(self) -> tuple[Home, ...]:
-        """Return the cheapest homes; of several, those with the most nodes on the RDU.
-
-        Costs are exact while the cost with every free node on the RDU is below 2**29 picoseconds
-        (half a millisecond) more than the nodes' smaller costs together; beyond, they are rounded
-        to that part of it.
-        """
-        return _solve(self)
+        """Return the cheapest homes; of several, those with the most nodes on the RDU."""
+        on_cpu = _network(self).behind_cut()
+        return tuple(
+            self.fixed.get(position, Home.CPU if position in on_cpu else Home.RDU)
+            for position in range(len(self.rdu))
+        )
 
 
 def value_cost(value: CutValue, homes: Sequence[Home] | Mapping[int, Home]) -> int:
@@ -105,132 +100,49 @@ def value_cost(value: CutValue, homes: Sequence[Home] | Mapping[int, Home]) -> i
     return value.up if Home.RDU in needed else 0
 
 
-@dataclass
-class _Network:
-    """Edges with capacities; vertices are positions of nodes, terminals, and those of values."""
-
-    tails: list[Vertex]
-    heads: list[Vertex]
-    capacities: list[int]
-    size: int
-    """Vertices besides the terminals."""
-
-    def join(self, tail: Vertex, head: Vertex, capacity: int) -> None:
-        """Add an edge: what it costs that the tail is with the RDU and the head with the CPU."""
-        if tail != head and capacity > 0 and tail != _CPU and head != _RDU:
-            self.tails.append(tail)
-            self.heads.append(head)
-            self.capacities.append(capacity)
-
-    def vertex(self) -> Vertex:
-        """Return a new vertex."""
-        self.size += 1
-        return self.size - 1
-
-
-def _solve(problem: CutProblem) -> tuple[Home, ...]:
-    bound = _cost_on_rdu(problem) + 1
-    network = _network(problem, unbreakable=bound)
-    unit = -(-bound // _LARGEST)
-    on_cpu = _sink_side(network, bound, unit)
-    return tuple(
-        problem.fixed.get(position, Home.CPU if position in on_cpu else Home.RDU)
-        for position in range(len(problem.rdu))
-    )
-
-
-def _cost_on_rdu(problem: CutProblem) -> int:
-    """Return a bound of the cut: its value with all free nodes on the RDU."""
-    homes = [problem.fixed.get(position, Home.RDU) for position in range(len(problem.rdu))]
-    own = sum(
-        max(rdu - cpu, 0)
-        for position, (rdu, cpu) in enumerate(zip(problem.rdu, problem.cpu, strict=True))
-        if position not in problem.fixed
-    )
-    return own + sum(value_cost(value, homes) for value in problem.values)
-
-
-def _network(problem: CutProblem, unbreakable: int) -> _Network:
+def _network(problem: CutProblem) -> Network:
     """Return the network whose cuts are the homes of nodes."""
-    network = _Network([], [], [], len(problem.rdu))
-    terminals = {Home.RDU: _RDU, Home.CPU: _CPU}
+    network = Network()
 
     def place(writer: int | Home) -> Vertex:
-        if isinstance(writer, Home):
-            return terminals[writer]
-        home = problem.fixed.get(writer)
-        return writer if home is None else terminals[home]
+        home = writer if isinstance(writer, Home) else problem.fixed.get(writer)
+        return writer if home is None else _TERMINALS[home]
 
     for position, (rdu, cpu) in enumerate(zip(problem.rdu, problem.cpu, strict=True)):
         if position not in problem.fixed:
             # What a node costs in either home is no choice: only the difference is cut.
-            network.join(_RDU, position, cpu - rdu)
-            network.join(position, _CPU, rdu - cpu)
-    for value in problem.values:
+            _join(network, SOURCE, position, cpu - rdu)
+            _join(network, position, SINK, rdu - cpu)
+    for number, value in enumerate(problem.values):
         writer = place(value.writer)
         others = dict.fromkeys(
-            [*map(place, value.readers), *(terminals[home] for home in sorted(value.ends))]
+            [*map(place, value.readers), *(_TERMINALS[home] for home in sorted(value.ends))]
         )
-        _join_value(network, value, writer, [v for v in others if v != writer], unbreakable)
+        _join_value(network, number, value, writer, [v for v in others if v != writer])
     return network
 
 
+def _join(network: Network, tail: Hashable, head: Hashable, capacity: int) -> None:
+    """Add an edge: what it costs that the tail is with the RDU and the head with the CPU."""
+    if tail != head and capacity > 0 and tail != SINK and head != SOURCE:
+        network.edge(tail, head, capacity)
+
+
 def _join_value(
-    network: _Network, value: CutValue, writer: Vertex, others: Sequence[Vertex], unbreakable: int
+    network: Network, number: int, value: CutValue, writer: Vertex, others: Sequence[Vertex]
 ) -> None:
     """Add the edges of one value."""
     if len(others) == 1:
-        network.join(writer, others[0], value.down)
-        network.join(others[0], writer, value.up)
+        _join(network, writer, others[0], value.down)
+        _join(network, others[0], writer, value.up)
         return
-    for capacity, goes_down in ((value.down, True), (value.up, False)):
-        terminal = _CPU if goes_down else _RDU
-        far_terminal = _RDU if goes_down else _CPU
-        if writer == terminal or not capacity or set(others) <= {far_terminal}:
-            continue
-        middle = terminal if terminal in others else network.vertex()
-        if goes_down:
-            network.join(writer, middle, capacity)
-        else:
-            network.join(middle, writer, capacity)
-        if middle == terminal:
-            continue
-        for other in others:
-            if goes_down:
-                network.join(middle, other, unbreakable)
-            else:
-                network.join(other, middle, unbreakable)
-
-
-def _sink_side(network: _Network, bound: int, unit: int) -> frozenset[Vertex]:
-    """Return the vertices that every minimum cut leaves with the CPU."""
-    if not network.capacities:
-        return frozenset()
-    # Most graphs run on the RDU as a whole, and need no solver: it takes a fifth of a second to import.
-    from scipy.sparse import csr_array  # type: ignore[import-untyped]
-    from scipy.sparse.csgraph import (  # type: ignore[import-untyped]
-        breadth_first_order,
-        maximum_flow,
-    )
-
-    count = network.size + 2
-    rdu, cpu = count - 2, count - 1
-    tails, heads = (
-        # 32 bits: the only indices that scipy before 1.14 finds flows with.
-        np.where(ends == _RDU, rdu, np.where(ends == _CPU, cpu, ends)).astype(np.int32)
-        for ends in (np.asarray(network.tails), np.asarray(network.heads))
-    )
-    # Nothing needs more than the bound, which no smallest cut exceeds.
-    clipped = np.minimum(np.asarray(network.capacities, dtype=np.float64), float(bound))
-    scaled = np.maximum(np.rint(clipped / unit), 1).astype(np.int64)
-    edges = csr_array((scaled, (tails, heads)), shape=(count, count))
-    edges.sum_duplicates()
-    np.minimum(edges.data, _LARGEST + 1, out=edges.data)
-    edges = edges.astype(np.int32)
-    residual = edges - maximum_flow(edges, rdu, cpu, method="dinic").flow
-    residual.eliminate_zeros()
-    reached = breadth_first_order(residual.T.tocsr(), cpu, directed=True, return_predecessors=False)
-    return frozenset(map(int, reached)) - {rdu, cpu}
+    # Several readers share a copy: it is cut once, on the way to a vertex that all of them pull along.
+    down, up = ("down", number), ("up", number)
+    _join(network, writer, down, value.down)
+    _join(network, up, writer, value.up)
+    for other in others:
+        _join(network, down, other, ENDLESS)
+        _join(network, other, up, ENDLESS)
 
 
 def components(problem: CutProblem, members: Sequence[int]) -> Iterator[list[int]]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samba_onnx.passes.planning.minimum_cut import CutProblem, CutValue, components
+from samba_onnx.passes.planning.cheapest_homes import CutProblem, CutValue, components
 from samba_onnx.passes.planning.partitioning import Home
 
 MOST = 14
