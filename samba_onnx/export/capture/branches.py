@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import BranchWarning, ModelError
 from samba_onnx.export.capture.explanations import user_place
+from samba_onnx.export.capture.input_reads import InputReads
 from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.capture.restoring import members_replaced
 from samba_onnx.export.capture.samba_calls import samba_calls
@@ -82,11 +83,12 @@ class Values:
 
         Raises:
             ModelError: The module or its inputs have no values, or a value is one of a buffer that
-                the module changes.
+                the module changes, or a number out of an input or, where gradients are computed, a weight.
         """
         _need_values(module, (args, keywords))
         self._taken = []
         reads = StateReads(module, _TAKING, user_place)
+        inputs = InputReads(module, user_place, training=gradients)
 
         def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
             value = function(*args, **named)
@@ -96,7 +98,7 @@ class Values:
             self._taken += args[0].flatten().tolist() if function is _LIST else [value]
             return value
 
-        with reads, _Taking(take), _exporting(), samba_calls():
+        with reads, inputs, _Taking(take), _exporting(), samba_calls():
             eager(module, args, keywords, gradients=gradients, ending=reads.refuse)
         self._recorded = True
 
@@ -109,7 +111,7 @@ class Values:
         for line in self._lines:
             warnings.warn(
                 f"{line}: what {type(module).__name__} does depends on values of tensors here; "
-                "only what it does with the given inputs is compiled",
+                "only what it does with the given inputs is compiled, and all runs will do that",
                 BranchWarning,
                 stacklevel=2,
             )

@@ -66,6 +66,11 @@ _CLONE: Final = (
     "something that gradients need of it is written in place afterwards, so that torch does not "
     "compute them either: let one of the two work on a clone"
 )
+_NUMPY: Final = ".numpy() is not supported for tensor subclasses"
+_ARRAY: Final = (
+    "it makes a numpy array of a tensor, which has no values while a model is compiled, and would keep those "
+    "of the given inputs: compute with functions of torch"
+)
 _UNTRACEABLE: Final = (
     "torch cannot trace what is called there: compute it with other operators of torch, or outside "
     "of the module"
@@ -88,6 +93,8 @@ def explained(error: Exception) -> str:
         return _SIZES
     if _WRITTEN_TOO_EARLY in str(error):
         return _CLONE
+    if _NUMPY in str(error):
+        return _ARRAY
     files = _called(error)
     first = str(error).strip().partition("\n")[0][:500]
     tells_users = type(error) in _EAGER and not _TRACING.search(first)

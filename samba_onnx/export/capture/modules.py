@@ -27,6 +27,7 @@ from samba_onnx.export.capture.checkpoints import plain_checkpoints
 from samba_onnx.export.capture.conforming import check_sizes, decomposed, written_constant
 from samba_onnx.export.capture.data_as_value import DataAsValue
 from samba_onnx.export.capture.fake_members import fake, fake_members
+from samba_onnx.export.capture.fixed_sizes import fixed_sizes
 from samba_onnx.export.capture.fusion_marks import apply_marks
 from samba_onnx.export.capture.host_randomness import refused_host_randomness
 from samba_onnx.export.capture.identities import restore_identities
@@ -298,6 +299,7 @@ def _torch_as_it_is_traced(module: nn.Module, values: Values) -> Iterator[None]:
         values.replayed(),
         whole_layers(),
         refused_calls(),
+        fixed_sizes(),
         refused_host_randomness(module),
         without_tracebacks(),
         followed_statistics(),

@@ -32,7 +32,13 @@ from samba_onnx.export.differentiation.joint import (
 )
 from samba_onnx.export.naming import dropout_name
 from samba_onnx.export.programs.inference import Exported, renamed, symbols
-from samba_onnx.export.programs.losses_rule import LossChoice, LossIndex, chosen_losses, find_losses
+from samba_onnx.export.programs.losses_rule import (
+    LossChoice,
+    LossIndex,
+    chosen_losses,
+    find_losses,
+    refuse_doubtful_sum,
+)
 from samba_onnx.export.programs.output_names import output_names
 from samba_onnx.export.programs.training_parts import (
     SymbolNames,
@@ -272,6 +278,7 @@ def _losses(
     else:
         spec = exported.call_spec.out_spec
         losses = find_losses(exported.graph, outputs, leaves, spec)
+        refuse_doubtful_sum(losses, outputs)
     if not losses.positions:
         raise GradientError(
             "no output of the module can be a loss: none holds floating-point numbers"
@@ -292,6 +299,10 @@ def _refuse_histories(exported: ExportedProgram) -> None:
             )
 
 
+def _is_complex(value: object) -> bool:
+    return isinstance(value, Tensor) and value.is_complex() and value.requires_grad
+
+
 def _leaves(
     exported: ExportedProgram, names: SymbolNames, input_gradients: Collection[str]
 ) -> dict[str, str]:
@@ -301,8 +312,11 @@ def _leaves(
     leaves: dict[str, str] = {}
     kinds = {spec.arg.name: spec.kind for spec in exported.graph_signature.input_specs}
     real = set()
+    is_complex: list[str | None] = []
     for node in exported.graph.find_nodes(op="placeholder"):
         symbol, value = names.symbols.get(node.name), node.meta.get("val")
+        if kinds[node.name] is InputKind.PARAMETER and _is_complex(value):
+            is_complex.append(symbol)
         if symbol is None or not isinstance(value, Tensor) or not value.is_floating_point():
             continue
         is_input = kinds[node.name] is InputKind.USER_INPUT
@@ -311,6 +325,11 @@ def _leaves(
         is_parameter = kinds[node.name] is InputKind.PARAMETER and value.requires_grad
         if is_parameter or (is_input and symbol in input_gradients):
             leaves[node.name] = first.setdefault(symbol, node.name)
+    if is_complex and not leaves:
+        raise GradientError(
+            f"parameter {is_complex[0]!r} is complex, and the device trains real numbers: keep "
+            "torch.view_as_real of it as the parameter, and take torch.view_as_complex of that in forward"
+        )
     unknown = sorted(set(input_gradients) - real)
     if unknown:
         raise UsageError(
