@@ -42,6 +42,7 @@ from samba_onnx.export.capture.samba_calls import OwnTensors
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.traced_torch import torch_as_it_is_traced
 from samba_onnx.export.capture.unchecked import Unchecked
+from samba_onnx.export.capture.users import restore_users
 from samba_onnx.export.decomposition.functionalizing import functionalized
 from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
@@ -306,6 +307,7 @@ def _traced(
     finally:
         if constants.are_kept:
             forget_traced()
+    restore_users(program)
     restore_identities(program)
     apply_marks(program, module)
     program.graph_module.meta[_NOTES] = tuple(notes)

@@ -9,6 +9,7 @@ from torch import nn
 
 from samba_onnx.export.capture.assignments import AssignedBuffers, written_back
 from samba_onnx.export.capture.branches import Values
+from samba_onnx.export.capture.checkpoints import plain_checkpoints
 from samba_onnx.export.capture.fixed_sizes import fixed_sizes
 from samba_onnx.export.capture.host_randomness import refused_host_randomness
 from samba_onnx.export.capture.refusals import refused_calls
@@ -43,5 +44,6 @@ def torch_as_it_is_traced(
         without_tracebacks(),
         followed_statistics(),
         written_back(module, assigned),
+        plain_checkpoints(),
     ):
         yield
