@@ -113,7 +113,7 @@ def _sections(
     stages: Sequence[StageInterface], target: Target, roles: Roles, instead: Instead
 ) -> Sequence[Section]:
     """Return the sections of a schedule with their times."""
-    # Regions are given when a plan is made in full; most models have room for all in the fastest tier.
+    # Regions are given only when a plan is made in full.
     outside = off_chip_tiers(target.summary)[0].name
     drafts: list[SectionDraft] = []
     for place, stage in enumerate(stages):

@@ -96,7 +96,8 @@ class Supporting:
 def _explained(reason: Reason, node: ir.Node, target: Target) -> Reason:
     """Return the reason of a node of a foreign operator with why it is not expanded."""
     why = f"it is not expanded: {node.meta[UNEXPANDED]}"
-    # Another reason than the domain is said first: it holds even if the operator were expanded.
+    # A reason of another kind stays as it is, with this behind it. That of the domain would say twice that
+    # nobody knows the operator.
     if reason.code is not ReasonCode.DOMAIN:
         return replace(reason, message=f"{reason.message}; {why}")
     name = qualified(node.domain, node.op_type)
