@@ -155,6 +155,7 @@ class Report:
             The report; it needs neither the model nor the PEF any more.
         """
         coverage = _coverage(manifest)
+        # A run executes one graph of several sizes; all of them are loaded.
         per_run = _totals(copy for graph in run_graphs(manifest) for copy in graph.run_transfers)
         at_load = _totals(copy for graph in manifest.graphs for copy in graph.load_transfers)
         return cls(
@@ -204,6 +205,7 @@ class Report:
 
     def __rich__(self) -> RenderableType:
         """Return what ``rich.print(report)`` shows: the summary."""
+        # Here, not above: the blocks of a terminal are of reports, and import this module.
         from samba_onnx.report.terminal import summary
 
         return summary(self)
@@ -315,6 +317,7 @@ def _boundaries(manifest: Manifest) -> tuple[BoundaryReport, ...]:
         BoundaryReport(
             graph=graph.name,
             direction=(
+                # A boundary has a section on one side only: either end tells the way.
                 Direction.RDU_TO_HOST if boundary.before in sections else Direction.HOST_TO_RDU
             ),
             before=boundary.before,
@@ -343,6 +346,7 @@ def _undocumented_support(experimental: dict[str, int]) -> tuple[UndocumentedSup
     """Split ``operator: evidence``, the operator with most nodes first."""
     rows = []
     for key, nodes in experimental.items():
+        # From the right: the domain of an operator has colons, too.
         operator, _, evidence = key.rpartition(": ")
         rows.append(UndocumentedSupport(operator or key, evidence if operator else "", nodes))
     return tuple(sorted(rows, key=lambda row: (-row.nodes, row.operator)))
