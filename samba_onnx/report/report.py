@@ -155,7 +155,6 @@ class Report:
             The report; it needs neither the model nor the PEF any more.
         """
         coverage = _coverage(manifest)
-        # A run executes one graph of several sizes; all of them are loaded.
         per_run = _totals(copy for graph in run_graphs(manifest) for copy in graph.run_transfers)
         at_load = _totals(copy for graph in manifest.graphs for copy in graph.load_transfers)
         return cls(
@@ -237,6 +236,8 @@ def _coverage(manifest: Manifest) -> Coverage:
         OperatorCoverage(name, rdu_nodes[name], cpu_nodes[name], rdu_flops[name], cpu_flops[name])
         for name in rdu_nodes | cpu_nodes
     ]
+    # What is left on the CPU first, then what does most of the work: rows that a table cuts off matter
+    # least.
     operators.sort(
         key=lambda row: (
             -row.cpu_nodes,
