@@ -174,7 +174,7 @@ def _weights(flow: Dataflow, homes: Sequence[Home]) -> dict[ir.Value, int]:
 
 
 def _kept_bytes(flow: Dataflow, homes: Sequence[Home], phases: Sequence[int]) -> int:
-    """Return the bytes kept from phase to phase, a value counted once per switch it outlives."""
+    """Return the bytes kept from phase to phase; a value counts once for each switch that it outlives."""
     total = 0
     for value, size in _weights(flow, homes).items():
         last = max(phases[reader] for reader in flow.readers[value])

@@ -60,7 +60,7 @@ class ProductSize:
     """Columns of each."""
 
     def granules(self, granule: int) -> int:
-        """Return the granules of all products."""
+        """Return how many granules all products take, with sizes rounded up to whole ones."""
         sizes = (self.rows, self.depth, self.columns)
         return self.count * math.prod(-(-size // granule) for size in sizes)
 

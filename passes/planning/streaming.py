@@ -122,7 +122,7 @@ def arrives_in_rows(node: ir.Node) -> bool:
 
 
 def _takes_rows(node: ir.Node, flowing: Collection[ir.Value], rows: int) -> bool:
-    """Return whether a node takes rows of its operands one after the other, of which there are so many."""
+    """Return whether a node takes the rows of its flowing operands, ``rows`` in number, one after the other."""
     row = facts(node.op_type, node.domain)
     places = [place for place, value in enumerate(node.inputs) if value in flowing]
     if row is None or not places:  # unknown, or read by a body alone

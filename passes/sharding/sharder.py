@@ -100,9 +100,9 @@ class Sharder(CutValues):
             self._pending[node.outputs[0]] = node, place
 
     def _form(self, node: ir.Node) -> int | None:
-        """Return the operand of which a node makes another form that lies where it is needed.
+        """Return the place of an operand to which a node only gives another form, to lie as its readers need it.
 
-        A weight in another order or type is one, and what an optimizer keeps, times a number.
+        So are weights given another order or type, and states of optimizers multiplied by a number.
         """
         first = node.inputs[0] if node.inputs else None
         if node.domain or len(node.outputs) != 1 or first is None:
@@ -304,7 +304,7 @@ class Sharder(CutValues):
                 del self.cut.contents[name_of(value)], self.cut.kinds[name_of(value)]
 
     def _settle(self, value: ir.Value, sharding: Sharding) -> None:
-        """Decide how a weight is cut of which a node makes another form."""
+        """Decide how a weight is cut, and the node that gives it another form, by what a reader of that needs."""
         node, operand = self._pending.pop(value)
         source = node.inputs[operand]
         assert source is not None

@@ -88,7 +88,7 @@ class _Fusion:
                         self.rules |= {(group, p): mark.rule for p in free}
 
     def _join_wide_operators(self) -> None:
-        """Leave what torch computes by one operator one, of which no rule has taken a part."""
+        """Keep together what torch computes by one operator, where no rule has taken a part of it."""
         for group, flow in enumerate(self.flows):
             for positions in wide_operators(flow):
                 # Not noted in `rules`: side by side, these nodes become one piece as at `o0`, which has no

@@ -44,7 +44,7 @@ def wide_operators(flow: Dataflow) -> Iterator[list[int]]:
 
 
 def _operator(flow: Dataflow, first: int) -> set[int]:
-    """Return what is computed of a Cast in float32, with the other Casts that it is computed of."""
+    """Return positions: a Cast to float32, the arithmetic that reads it, and the Casts of its other operands."""
     found, pending = {first}, [first]
     origin = _origin(flow.nodes[first])
     while pending:
