@@ -103,9 +103,10 @@ def joined(stages: Sequence[Launchable], target: TargetSummary) -> list[list[int
             and units + stage.units <= target.timing.compute_units
             and room + stage.sram_bytes <= capacity
         )
-        # An exchange always goes on with what computed its values: it streams them out, and is no program
-        # of its own.
-        if programs and stage.on_rdu and (stage.exchanges or (joins and fits)):
+        # An exchange always goes on with the section that computed its values: it streams them out. Behind a
+        # fallback nothing streams, and it begins a program.
+        streams = stage.exchanges and place > 0 and stages[place - 1].on_rdu
+        if stage.on_rdu and (streams or (joins and fits)):
             programs[-1].append(place)
         else:
             programs.append([place])

@@ -113,7 +113,9 @@ def left_table(rules: Sequence[LegalisationReport], rows: int | None) -> Rendera
     reasons: dict[tuple[str, str], list[str]] = {}
     for rule in rules:
         if rule.left:
-            reasons[rule.rule, "writing it otherwise would make no run shorter"] = [*rule.left]
+            # Several graphs may have left nodes of one rule.
+            why = "writing it otherwise would make no run shorter"
+            reasons.setdefault((rule.rule, why), []).extend(rule.left)
         # By reason, since a rule refuses all nodes of a kind with one sentence.
         for node, reason in rule.refused.items():
             reasons.setdefault((rule.rule, reason), []).append(node)

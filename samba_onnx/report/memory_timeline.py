@@ -89,7 +89,7 @@ class GraphMemoryReport:
     graph: str
     """Name of the graph."""
     reserved_bytes: int
-    """All regions of the PEF: every value has one of its own, for as long as the PEF is loaded."""
+    """All regions of the PEF, for as long as it is loaded; values that are never needed at once may share one."""
     peak_bytes: int
     """The most that must be there during one call."""
     peak_call: int | None
@@ -210,7 +210,7 @@ def timeline_text(
         stage = next(call.stage for call in memory.calls if call.call == memory.peak_call)
         peak += f", in call {memory.peak_call} ({printable(names.get(stage, ''))})"
     parts: list[RenderableType] = [
-        Text(f"{peak}; {byte_text(memory.reserved_bytes)} reserved, a place for every value")
+        Text(f"{peak}; {byte_text(memory.reserved_bytes)} reserved while the PEF is loaded")
     ]
     if memory.streamed_bytes:
         parts.append(
