@@ -24,6 +24,8 @@ DTYPES: dict[str, ir.DataType] = {
 
 
 class _Strict(BaseModel):
+    # Strict, or a quoted number in TOML would be taken for a number; frozen, since built-in files
+    # are cached and shared.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
@@ -58,6 +60,7 @@ class TypeLists(_Strict):
             for name in names:
                 if name not in DTYPES:
                     raise ValueError(f"unknown data type {name!r}; known: {', '.join(DTYPES)}")
+                # A type with two statuses would have whichever list comes last.
                 if name in seen:
                     raise ValueError(f"data type {name!r} is listed twice")
                 seen.add(name)
@@ -104,6 +107,8 @@ class RowFile(TypeLists):
 
     @model_validator(mode="after")
     def _check_row(self) -> Self:
+        # A row without a data type supports nothing: that is what the table of unsupported
+        # operators is for.
         if not any(names for _, names in self.statuses()):
             raise ValueError("a row needs a data type in full, experimental, observed or assumed")
         if self.until is not None and self.until < self.since:
@@ -133,6 +138,8 @@ class UnsupportedFile(_Strict):
 class Figure(_Strict):
     """A hardware figure and how it is known."""
 
+    # Bounded, so that times and rates that follow from several figures stay finite
+    # (facts/figures.py).
     value: Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
     evidence: Literal["published", "derived", "assumed"]
     """``derived``: calculated from published figures."""
@@ -229,6 +236,8 @@ class HardwareFile(_Strict):
 class TargetFile(_Strict):
     """A whole target file."""
 
+    # Optional everywhere: None tells the merge that the base's value holds, which a default value
+    # could not.
     extends: Text | None = None
     """A built-in table or target, or a path relative to this file, that this one builds on."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = None
