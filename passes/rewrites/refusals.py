@@ -52,6 +52,7 @@ class Refusals:
         """
         if outcome is None:
             return True
+        # By operator and reason: thousands of nodes of one kind are one line of the log.
         key = (node.op_type, outcome.reason)
         if key in self._remaining:
             self._remaining[key].count += 1

@@ -43,6 +43,7 @@ def _outside(node: ir.Node) -> str | None:
     if data is None or not -len(data) <= axis < len(data) or indices is None or not indices.size:
         return None
     size = data[axis]
+    # Largest and smallest decide for all of them.
     for index in (int(indices.max()), int(indices.min())):
         if not -size <= index < size:
             return f"index {index} is outside of an axis of {size}"

@@ -16,7 +16,7 @@ class RemoveUnusedNodesPass(common.RemoveUnusedNodesPass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Drop."""
+        """Drop the nodes that nobody reads, then what that leaves unread."""
         modified = _drop_unread(model.graph)
         modified |= super().call(model).modified
         return ir.passes.PassResult(model, modified=modified)

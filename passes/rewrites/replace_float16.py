@@ -87,7 +87,7 @@ class _Replacement:
     dtype: ir.DataType
 
     def apply(self, halves: list[ir.Value], customs: list[_Custom]) -> None:
-        """Replace it.
+        """Replace float16 in the values, weights and attributes of the model.
 
         Args:
             halves: All values of float16.
