@@ -46,7 +46,7 @@ class BindDimensionsPass(ir.passes.InPlacePass):
     def __init__(
         self, dims: Mapping[str, int], input_shapes: Shapes, assumed: int | None = None
     ) -> None:
-        """Keep the sizes.
+        """Take the sizes that the user states.
 
         Args:
             dims: Sizes by name of dimension.

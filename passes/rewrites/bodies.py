@@ -24,10 +24,10 @@ def copy_nodes(
     attributes: Mapping[str, ir.Attr] | None = None,
     suffix: str = "",
 ) -> None:
-    """Write copies of nodes.
+    """Write copies of the nodes of a body into a draft.
 
     Args:
-        draft: Where to.
+        draft: The draft.
         nodes: The nodes of a body in topological order.
         values: What values of the body are in the draft, in and out; what is missing is of outside.
         attributes: The attributes of a function's call, by name; None where nodes have no references to such.

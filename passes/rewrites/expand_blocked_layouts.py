@@ -34,7 +34,7 @@ class ExpandBlockedLayoutsPass(ReasonedPass):
         self.notes: list[str] = []
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Expand all of them, or none."""
+        """Expand all nodes of blocked layouts, or none of them."""
         nodes = [node for node in each_node(model.graph) if node.domain == BLOCKED_DOMAIN]
         if not nodes:
             return ir.passes.PassResult(model, modified=False)

@@ -81,11 +81,9 @@ class ExpandFunctionsPass(ReasonedPass):
         return ir.passes.PassResult(model, modified=True)
 
     def _expansion(self, node: ir.Node, version: int) -> Body | Refusal:
-        """Return the body that takes a node's place, or why none does.
+        """Return the body that takes the place of a node that the target lacks, or why none does.
 
-        Args:
-            node: A node of an operator that the target does not know.
-            version: Version of the default operator set that the model imports.
+        The version is that of the default operator set that the model imports.
         """
         # Case 1: onnx defines a body.
         body = _body(node, node.version or version)

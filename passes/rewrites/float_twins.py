@@ -39,7 +39,7 @@ class Twins:
     """
 
     def __init__(self, model: ir.Model) -> None:
-        """Start without twins.
+        """Begin with a model of which no value has a twin yet.
 
         Args:
             model: Its main graph gets the nodes.

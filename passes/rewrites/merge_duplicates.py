@@ -45,7 +45,7 @@ class MergeInitializersPass(ir.passes.InPlacePass):
             first = originals.setdefault(key, value)
             if first is value:
                 continue
-            # One of them being a weight of the user's, the one that stays is.
+            # If either is one of the user's weights, the one that stays is one.
             if value.meta.get(WEIGHT):
                 first.meta[WEIGHT] = True
             value.replace_all_uses_with(first)

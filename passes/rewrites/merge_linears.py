@@ -38,7 +38,7 @@ class _Linear:
 
     @property
     def output(self) -> ir.Value:
-        """What the layer computes."""
+        """The value that the layer computes, with its bias where it has one."""
         return (self.addition or self.product).outputs[0]
 
     @property
@@ -61,10 +61,10 @@ class MergeLinearsPass(ReasonedPass):
     """
 
     def __init__(self, keep: bool = False) -> None:
-        """Take whether layers stay as they are.
+        """Take whether linear layers stay apart.
 
         Args:
-            keep: Merge none.
+            keep: Whether none are merged.
         """
         super().__init__()
         self._keep = keep

@@ -37,7 +37,7 @@ Adapter = Callable[[ir.Model, ir.Node], "Apply | Refusal | None"]
 
 @dataclass(frozen=True)
 class OpsetAdapter:
-    """One operator's adapter."""
+    """How nodes of one operator are written in newer versions."""
 
     until: int
     """First version with the new meaning; nodes of older versions need the adapter."""

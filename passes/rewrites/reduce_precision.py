@@ -68,10 +68,10 @@ class ReducePrecisionPass(ir.passes.InPlacePass):
     """
 
     def __init__(self, precision: Precision) -> None:
-        """Choose the operators.
+        """Take the precision, which names the operators that compute in bfloat16.
 
         Args:
-            precision: Names them; ``fp32`` leaves every model as it is.
+            precision: Which operators; ``fp32`` leaves every model as it is.
         """
         super().__init__()
         self.precision = precision
@@ -110,7 +110,7 @@ class _Choice:
     _kept: set[ir.Value] = field(default_factory=set)
 
     def take(self, node: ir.Node) -> None:
-        """Decide about a node."""
+        """Decide whether a node computes in bfloat16; nodes before it were asked already."""
         if not any(map(_is_wide, (*node.inputs, *node.outputs))) or _reads_sizes(node):
             return
         reason = self._reason(node)
@@ -165,7 +165,7 @@ _GRAPHS: Final = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 @dataclass
 class _Retyping:
-    """Changes the types of one model."""
+    """Changes the types of the values in one model by what was chosen for its nodes."""
 
     model: ir.Model
     choice: _Choice

@@ -35,7 +35,7 @@ class _Remaining:
 
 @dataclass
 class Refusals:
-    """What one run of a pass left as it was: every reason with the nodes that it holds for."""
+    """Why one run of a pass left nodes as they were: every reason, with the nodes that it holds for."""
 
     _remaining: dict[tuple[str, str], _Remaining] = field(default_factory=dict)
     """By operator and reason, in the order in which they came up."""

@@ -30,7 +30,7 @@ class RefuseGiantsPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Look at every value.
+        """Refuse the first value that is too large.
 
         Raises:
             ModelLimitError: One is too large; the message names the node that computes it.

@@ -33,7 +33,7 @@ class RefuseImpossiblePass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Look at every node.
+        """Refuse the first node that is impossible.
 
         Raises:
             InvalidModelError: A node is impossible; the message names it, and the sizes that nobody

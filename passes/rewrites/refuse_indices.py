@@ -22,7 +22,7 @@ class RefuseIndicesPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Look at every Gather.
+        """Refuse the first Gather of an index that there is not.
 
         Raises:
             InvalidModelError: An index lies outside; the message names the node.

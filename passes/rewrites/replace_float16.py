@@ -52,7 +52,7 @@ class ReplaceFloat16Pass(ir.passes.InPlacePass):
     """
 
     def __init__(self, dtype: ir.DataType | None) -> None:
-        """Keep the type.
+        """Take the type that float16 becomes.
 
         Args:
             dtype: float32 or bfloat16; None leaves every model as it is.
@@ -81,7 +81,7 @@ class ReplaceFloat16Pass(ir.passes.InPlacePass):
 
 @dataclass(frozen=True)
 class _Replacement:
-    """Replaces float16 in one model."""
+    """Replaces float16 in one model by another type."""
 
     model: ir.Model
     dtype: ir.DataType

@@ -81,7 +81,7 @@ def single_row(node: ir.Node) -> str | None:
 
 @dataclass(frozen=True)
 class Limit:
-    """A named limit."""
+    """A limit that target files state by its name."""
 
     description: str
     """For the operator table: what is supported."""

@@ -49,7 +49,7 @@ DTYPE_NAMES: Mapping[ir.DataType, str] = {dtype: name for name, dtype in DTYPES.
 
 @dataclass(frozen=True, slots=True)
 class OperandLimits:
-    """What a row says of one input or output."""
+    """Types, ranks and further limits of one input or output, by a row of the table."""
 
     name: str
     """ONNX's formal name."""

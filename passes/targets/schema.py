@@ -147,7 +147,7 @@ class Figure(_Strict):
 
 
 class WholeFigure(Figure):
-    """A figure that counts something."""
+    """A figure that is a whole number, such as bytes or units."""
 
     value: Annotated[int, Field(gt=0, lt=10**18)]
 
@@ -172,7 +172,7 @@ class Ability(_Strict):
 
 
 class Share(Figure):
-    """A share of a whole."""
+    """A figure that is a share of a whole, above 0 and up to 1."""
 
     value: Annotated[float, Field(ge=1e-9, le=1)]
 
@@ -234,7 +234,7 @@ class HardwareFile(_Strict):
 
 
 class TargetFile(_Strict):
-    """A whole target file."""
+    """A target file, as it is before it is merged with what it extends."""
 
     # Optional everywhere: None tells the merge that the base's value holds, which a default value
     # could not.

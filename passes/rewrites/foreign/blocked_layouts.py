@@ -74,7 +74,7 @@ def _weight(draft: Draft, block: int) -> ir.Value:
 
 
 def _pool(draft: Draft, block: int) -> ir.Value:
-    """Mean or largest of windows, or of all positions."""
+    """Mean or largest number of windows, or of all positions."""
     attributes = attributes_of(draft, "ceil_mode", "count_include_pad", *WINDOW)
     return draft.op(draft.node.op_type, draft.operand(0), **attributes)
 
@@ -105,7 +105,7 @@ def _from_blocks(draft: Draft, block: int) -> ir.Value:
 
 
 def _upsample(draft: Draft, block: int) -> ir.Value:
-    """Enlarge by whole factors."""
+    """Enlargement of all positions by whole factors."""
     factors = draft.constant(np.array(draft.list_of("scales"), np.float32))
     attributes = attributes_of(draft, "coordinate_transformation_mode", "mode")
     if draft.text("mode", "nearest") == "nearest":

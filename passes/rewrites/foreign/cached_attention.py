@@ -16,7 +16,7 @@ from samba_onnx.passes.rewrites.foreign.rotary_embeddings import angles_at, rota
 
 @dataclass(frozen=True)
 class _Sizes:
-    """What a GroupQueryAttention's shapes say."""
+    """Sizes of a GroupQueryAttention, from the shapes of its operands."""
 
     batch: int
     length: int

@@ -34,10 +34,10 @@ class Draft:
     def __init__(
         self, node: ir.Node, known: Mapping[ir.Value, Interval] = MappingProxyType({})
     ) -> None:
-        """Start without nodes.
+        """Begin a draft, which has no nodes yet.
 
         Args:
-            node: What is to be replaced.
+            node: The node that is to be replaced.
             known: Where values of its graph are known to lie.
         """
         self.node = node
@@ -46,7 +46,7 @@ class Draft:
         """What was written, in topological order."""
 
     def discard(self) -> None:
-        """Give up: what was written reads none of the graph's values any more."""
+        """Drop all nodes that were written, so that they read none of the graph's values any more."""
         # Otherwise values of the graph would count the nodes of the draft among their readers.
         for node in self.nodes:
             for inner in (node, *(one for body in subgraphs(node) for one in each_node(body))):

@@ -58,13 +58,13 @@ def _as_wide(draft: Draft, zero: ir.Value, scale: ir.Value) -> ir.Value:
 
 
 def quantized(draft: Draft, value: ir.Value, at: Sequence[int], like: int) -> ir.Value:
-    """Write a number as integers.
+    """Write numbers as integers, by a scale and a zero point.
 
     Args:
         draft: What is written into.
-        value: The number.
+        value: The numbers, floats.
         at: Positions of scale and zero point; the zero point may be left out.
-        like: Position of the operand that says which integers then.
+        like: Position of the operand whose type the integers have where the zero point is left out.
     """
     zero = draft.optional(at[1])
     if zero is None:

@@ -29,7 +29,7 @@ class Activations:
     draft: Draft
 
     def __post_init__(self) -> None:
-        """Read the parameters."""
+        """Read the parameters alpha and beta, which activations take one after the other."""
         self._alphas = [float(number) for number in self.draft.list_of("activation_alpha")]
         self._betas = [float(number) for number in self.draft.list_of("activation_beta")]
 

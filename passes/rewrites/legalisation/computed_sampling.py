@@ -20,7 +20,7 @@ CUBIC = np.float32(-0.75)
 
 @dataclass(frozen=True)
 class Sampling:
-    """How places of a grid are read."""
+    """How a GridSample reads the operand at the places of its grid."""
 
     mode: str
     """``nearest``, ``linear`` or ``cubic``."""
@@ -42,16 +42,16 @@ class _Neighbour:
     """One of the elements along an axis that are mixed."""
 
     place: ir.Value
-    """Its index along the axis, int64."""
+    """Index of the element along the axis, int64."""
     weight: ir.Value | None
-    """Its share, float32; None for all of it."""
+    """Share of the element in the sum, float32; None where it is the only one."""
 
 
 def sample(draft: Draft, how: Sampling) -> ir.Value:
     """Write a GridSample whose grid is computed.
 
     Args:
-        draft: Where to.
+        draft: The draft of the node.
         how: How places are read.
 
     Returns:

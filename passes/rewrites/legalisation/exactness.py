@@ -58,10 +58,10 @@ class Exactness:
     """Decides which values of float64 in a graph can be float32 instead, and with which results."""
 
     def __init__(self, bounds: Bounds, *, rounds: bool = False) -> None:
-        """Start without knowing anything.
+        """Take what is known of a graph.
 
         Args:
-            bounds: What is known of values of the same graph.
+            bounds: Ranges of values of the same graph.
             rounds: Whether values that float32 would round fit, too, as a user may want it.
         """
         self._bounds, self._rounds = bounds, rounds

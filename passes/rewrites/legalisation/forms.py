@@ -58,11 +58,11 @@ class Refused(Protocol):
 
 
 class Explained(Protocol):
-    """A reason in words."""
+    """Why a target refuses a node, in words."""
 
     @property
     def message(self) -> str:
-        """One sentence."""
+        """The reason as one sentence."""
 
 
 class Supports(Protocol):
@@ -74,7 +74,7 @@ class Supports(Protocol):
 
 @dataclass(frozen=True)
 class LegalForm:
-    """What may take the place of a node."""
+    """Nodes that may take the place of a node, all of which the target runs."""
 
     rule: str
     """Name of the rule that wrote it."""

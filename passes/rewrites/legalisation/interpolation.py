@@ -23,7 +23,7 @@ class Axis:
     resized: int
     """Elements after."""
     scale: float
-    """As stated, or the one size divided by the other."""
+    """Size after divided by size before, or the number that the model states for it."""
     roi: tuple[float, float] = (0.0, 1.0)
     """Start and end of the crop as shares of the axis."""
 

@@ -24,7 +24,7 @@ class Chooser(Protocol):
 
     @property
     def finder(self) -> FormFinder:
-        """What finds legal forms for its target."""
+        """Finds legal forms of nodes for the chooser's target."""
 
     def fallbacks(self, model: ir.Model) -> Collection[ir.Node]:
         """Return the nodes of the main graph that would run on the CPU."""

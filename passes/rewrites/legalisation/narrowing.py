@@ -54,7 +54,7 @@ class NarrowPass(ReasonedPass):
         self.chooser = chooser
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Narrow what is chosen."""
+        """Narrow the webs that the chooser takes."""
         chooser = self.chooser
         if chooser is None or NARROW in chooser.finder.excluded:
             return ir.passes.PassResult(model, modified=False)

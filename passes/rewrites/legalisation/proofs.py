@@ -20,14 +20,14 @@ NARROW: Final = "narrow"
 
 
 class Supporter(Protocol):
-    """What is asked of a target."""
+    """A target, as far as narrowing asks it."""
 
     def support(self, node: ir.Node) -> Answer:
         """Decide whether a node can run on the RDU."""
 
 
 class Answer(Protocol):
-    """What a target answers."""
+    """The answer of a target about a node."""
 
     @property
     def reason(self) -> object | None:

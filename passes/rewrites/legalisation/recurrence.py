@@ -89,7 +89,7 @@ class _Direction:
         return self.draft.op("Clip", value, low, high)
 
     def one_minus(self, value: ir.Value) -> ir.Value:
-        """Return the complement of a gate."""
+        """Return 1 minus a gate, which is what the gate leaves of another value."""
         return self.draft.op("Sub", self.draft.scalar(1, self.draft.operand(0)), value)
 
     def plus_product(self, value: ir.Value, state: ir.Value, weights: ir.Value) -> ir.Value:
@@ -237,13 +237,10 @@ Begin = Callable[[_Direction, ir.Value], tuple[ir.Value, Step]]
 def _layer(
     draft: Draft, defaults: tuple[str, ...], begin: Begin, *, states: int
 ) -> list[ir.Value | None]:
-    """Write all directions of a layer.
+    """Write all directions of a layer: 2 states with a cell state, 1 without.
 
-    Args:
-        draft: Where to.
-        defaults: Activations of a direction that states no others.
-        begin: Returns what the input contributes in all steps, and what one step does.
-        states: 2 with a cell state, 1 without.
+    ``begin`` returns what the input contributes in all steps, and what one step does; ``defaults`` are the
+    activations of a direction that states no others.
     """
     batch_first = bool(draft.integer("layout"))
     value = draft.operand(0)
@@ -315,10 +312,10 @@ def _scanned(
     """Write the steps of one direction.
 
     Args:
-        draft: Where to.
-        contribution: What the input contributes in all steps.
-        step: What one step does.
-        first: The states before the first one.
+        draft: The draft of the layer.
+        contribution: What the input contributes in all steps, of shape (steps, batch, gates * hidden).
+        step: Writes one step.
+        first: The states before the first step.
         masks: Which steps are part of which sequence; None where all are.
         backwards: 1 for a direction that begins with the last element of the sequence.
 

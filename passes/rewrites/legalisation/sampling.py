@@ -68,15 +68,15 @@ def _mixed(
     places: Places,
     weights: Floats,
 ) -> ir.Value:
-    """Take elements and mix them.
+    """Take elements of the operand and mix them by weights.
 
     Args:
-        draft: Where to.
+        draft: The draft of the node.
         data: The operand, of shape (batch, channels, sizes).
-        shape: Its shape.
-        result: The shape of the output.
+        shape: Shape of the operand.
+        result: Shape of the output.
         places: Which element is taken, of shape (batch or 1, neighbours, elements of the output).
-        weights: By what it is multiplied, of the same shape.
+        weights: By what each element is multiplied, of the same shape as places.
     """
     batch, channels, size = shape[0], shape[1], math.prod(shape[2:])
     _, neighbours, count = places.shape

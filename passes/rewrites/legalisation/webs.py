@@ -52,7 +52,7 @@ class Narrowing:
 
 @dataclass(frozen=True)
 class WebEnd:
-    """A place of a value at a node."""
+    """One operand or result of a node, by its position."""
 
     node: ir.Node
     position: int
@@ -60,7 +60,7 @@ class WebEnd:
 
     @property
     def value(self) -> ir.Value:
-        """The value that stands there."""
+        """The value of the operand or result."""
         value = (self.node.outputs if self.is_output else self.node.inputs)[self.position]
         assert value is not None, "places without values are no ends"
         return value
