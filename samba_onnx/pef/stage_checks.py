@@ -49,7 +49,7 @@ def parse_stage(
     except DecodeError:
         raise PefFormatError(f"{where} is no ONNX model") from None
     except ModelError as error:
-        raise PefFormatError(str(error)) from None
+        raise PefFormatError(str(error)) from error
     graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
     weights.update(sparse.values.name for sparse in graph.sparse_initializer)
