@@ -22,7 +22,7 @@ Body = tuple[onnx.FunctionProto, int]
 
 
 class Knows(Protocol):
-    """What passes ask of a target."""
+    """A target, as far as passes ask it."""
 
     @property
     def repeats_bodies(self) -> bool:

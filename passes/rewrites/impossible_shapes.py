@@ -1,4 +1,4 @@
-"""What onnx's inference lets pass, and no engine can compute: shapes that contradict each other.
+"""Shapes that contradict each other, which onnx's inference lets pass and no engine can compute.
 
 Every rule states what onnxruntime refuses when it runs the node; what it computes all the same, as a
 pooling whose strides hide that its window is too large, is no contradiction.

@@ -36,8 +36,8 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
        that onnxruntime has in earlier versions than onnx.
     2. onnxruntime sees these nodes only, in a child process; weights are declared, not read.
     3. What is known stays. Names of dimensions that the model's inputs do not have were made up by
-       onnxruntime and are dropped. Those that onnx made up are unknown as well: of nodes between two such
-       operators it inferred them before the first one's result was known.
+       onnxruntime and are dropped. Names that onnx made up count as unknown, too: onnx inferred them for nodes
+       between two such operators before the first one's result was known.
     4. An operator of any other domain is named in a note, since the emulator has to be given it, and so
        is a refusal of onnxruntime's.
     """

@@ -81,7 +81,7 @@ def _propagates(node: ir.Node) -> bool:
 def _propagating() -> frozenset[str]:
     """Return the operators of the default domain that propagate content in some version.
 
-    Those that onnx has no inference for, but a body, propagate what the nodes of the body do.
+    An operator for which onnx has a body and no inference propagates what the nodes of the body do.
     """
     import onnx
 

@@ -64,7 +64,8 @@ class ReducePrecisionPass(ir.passes.InPlacePass):
     5. A product and the bias that is added to it become one operator, which rounds once.
     6. Operators of custom domains, operators with graphs inside, and operators without bfloat16 in ONNX
        compute in float32.
-    7. So does what stands for an operator whose results are integers: these are exact, whatever the precision.
+    7. Nodes that stand for an operator whose results are integers compute in float32, too: integers are exact,
+       whatever the precision.
     """
 
     def __init__(self, precision: Precision) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 EXAMPLE_SIZE = 1
-"""What hints state: the size that a dimension has unless an option says otherwise."""
+"""The size that hints suggest: what a dimension has unless an option says otherwise."""
 
 
 def dimension_hint(node: ir.Node, shape: ir.ShapeProtocol) -> str:

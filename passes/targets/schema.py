@@ -158,9 +158,9 @@ class TierFile(_Strict):
     bytes: WholeFigure | None = None
     bytes_per_second: Figure | None = None
     wide_bytes_per_second: Figure | None = None
-    """What a section achieves for values that lie in all channels; the bandwidth when left out."""
+    """Rate that a section achieves for values that lie in all channels; the bandwidth when left out."""
     narrow_bytes_per_second: Figure | None = None
-    """What a section achieves for smaller values; the bandwidth when left out."""
+    """Rate that a section achieves for smaller values; the bandwidth when left out."""
 
 
 class Ability(_Strict):

@@ -15,7 +15,7 @@ from samba_onnx.passes.rewrites.foreign.registry import expands
 
 # Finite, so that a row that hides everything is still a softmax of numbers.
 _FILTER = -10000.0
-"""What onnxruntime adds to the score of a position that a mask hides."""
+"""The number that onnxruntime adds to the score of a position that a mask hides."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Draft:
         self.node = node
         self._known = known
         self.nodes: list[ir.Node] = []
-        """What was written, in topological order."""
+        """The nodes that were written, in topological order."""
 
     def discard(self) -> None:
         """Drop all nodes that were written, so that they read none of the graph's values any more."""

@@ -16,7 +16,7 @@ from samba_onnx.passes.rewrites.foreign.registry import expands
 
 @dataclass(frozen=True)
 class _Tables:
-    """What words, positions and segments are looked up in, and what the sum is normalised with."""
+    """Tables of the embeddings of words, positions and segments, and the factors that normalise their sum."""
 
     words: ir.Value
     positions: ir.Value

@@ -1,4 +1,4 @@
-"""What ONNX's domain for machine learning does to features before a model sees them."""
+"""Operators of ONNX's domain for machine learning that prepare features for a model."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from samba_onnx.passes.rewrites.foreign.drafting import Draft
 from samba_onnx.passes.rewrites.foreign.registry import expands
 
 _EPSILON = 1e-12
-"""What onnxruntime's operators of sums and embeddings add to a variance unless told otherwise."""
+"""Default epsilon of onnxruntime's operators of sums and embeddings, which they add to a variance."""
 
 
 def root_mean_square(

@@ -90,8 +90,8 @@ def _binary(draft: Draft, labels: NDArray[np.int64]) -> tuple[ir.Value, ir.Value
     """Write a classifier whose leaves all score class 0, by which onnxruntime means the second.
 
     Scores of which none is negative are probabilities to it: the second class is chosen above one half,
-    and the first has what is left of 1. Of two classes that are both scored it returns 0 or 1,
-    whatever their labels are.
+    and the first has what is left of 1. Where both classes are scored it returns 0 or 1, whatever
+    their labels are.
     """
     if set(draft.list_of("class_ids")) != {0}:
         raise CannotExpandError("it scores the second of two classes apart from the first")

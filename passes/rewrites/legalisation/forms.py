@@ -50,7 +50,7 @@ _KEY_ELEMENTS = 64
 
 
 class Refused(Protocol):
-    """What a target answers about a node."""
+    """The answer of a target about a node."""
 
     @property
     def reason(self) -> Explained | None:
@@ -66,7 +66,7 @@ class Explained(Protocol):
 
 
 class Supports(Protocol):
-    """What legalisation asks of a target."""
+    """A target, as far as legalisation asks it."""
 
     def support(self, node: ir.Node) -> Refused:
         """Decide whether a node can run on the RDU."""
@@ -95,7 +95,7 @@ class FormFinder:
     rounds_float64: bool = False
     """Whether the user lets float64 be computed in float32 where the numbers are rounded by that."""
     bounds: Bounds = field(default_factory=Bounds)
-    """What is known of values of the graph that is asked about."""
+    """Ranges of the values of the graph whose nodes are asked about."""
     _known: dict[Hashable, LegalForm | Refusal] = field(default_factory=dict)
 
     def find(self, node: ir.Node) -> LegalForm | Refusal:

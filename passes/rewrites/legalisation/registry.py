@@ -31,7 +31,7 @@ class Rule:
     """How the results compare with those of the node: ``equal``, or where they are rounded otherwise."""
     draft: Drafting
     values: str = ""
-    """What it is for in words, where that is not operators but values of a type."""
+    """The values that the rule is for, in words; empty for a rule that is for operators."""
 
     def fits(self, node: ir.Node) -> bool:
         """Return whether the rule is for the node's operator."""
