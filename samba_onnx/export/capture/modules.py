@@ -34,10 +34,7 @@ from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.precision import computing
 from samba_onnx.export.capture.recording_rules import RuleRecorder
-from samba_onnx.export.capture.refusals import (
-    not_captured,
-    refuse_unless_fitting,
-)
+from samba_onnx.export.capture.refusals import not_captured, refuse_unless_fitting
 from samba_onnx.export.capture.samba_calls import OwnTensors
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.traced_torch import torch_as_it_is_traced

@@ -174,9 +174,13 @@ class Variables:
 
     def _variables(self) -> Iterator[Variable]:
         for path, inner in self._module.named_modules():
-            for name in list(vars(inner)):
+            for name, value in list(vars(inner).items()):
                 if name not in _STANDARD and not name.startswith("_samba_"):
                     yield self._variable(inner, name, ".".join(filter(None, (path, name))))
+                    if isinstance(
+                        value, FunctionType
+                    ):  # a step that somebody gave it, or a forward
+                        yield from self._cells(value)
         for owner in owners(self._module):
             where = getattr(owner, "__name__", "")
             for name, value in list(vars(owner).items()):
