@@ -24,9 +24,9 @@ ENOUGH: Final = 4.0
 FLOORS: Final = {
     "passes": 0.0,
     "passes/planning": 4.0,
-    "passes/rewrites": 0.0,
+    "passes/rewrites": 4.0,
     "passes/sharding": 4.0,
-    "passes/targets": 0.0,
+    "passes/targets": 4.0,
     "runtime": 0.0,
     "samba_onnx/cli": 0.0,
     "samba_onnx/data_prep": 0.0,
