@@ -75,11 +75,13 @@ def tensor_of(array: Array) -> Tensor:
     if flat.size and (flat[0] == flat).all():  # an operator of its own, and no constant
         return torch.full(array.shape, flat[0].item(), dtype=dtype)
     if array.dtype == ml_dtypes.bfloat16:
+        # tolist of bfloat16 gives objects that torch does not know.
         return torch.tensor(array.astype(np.float32).tolist(), dtype=dtype).reshape(array.shape)
     return torch.tensor(array.tolist(), dtype=dtype).reshape(array.shape)
 
 
 def _dtype_of(array: Array) -> torch.dtype:
+    # Kinds of numpy: object, bytes, text, and variable text.
     if array.dtype.kind in "OSUT":
         raise ModelError("texts cannot be trained on: prepare them before they reach the model")
     return torch_dtype(ir.DataType.from_numpy(array.dtype))
@@ -95,8 +97,10 @@ def stored_tensor(tensor: ir.TensorProtocol) -> Tensor:
         ModelError: torch has no such type.
     """
     dtype = torch_dtype(tensor.dtype)
+    # A copy, since the file is mapped and read-only; C order, because a view of bits needs it.
     array = np.array(tensor.numpy(), order="C")
     if dtype == torch.bfloat16:
+        # numpy has no bfloat16, and torch refuses the one of `ml_dtypes`: bits go through int16.
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
