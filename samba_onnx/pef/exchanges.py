@@ -47,20 +47,25 @@ def hidden_seconds(order: Sequence[Busy | float | None]) -> list[float]:
     sent: list[float] = []
     waiting: list[int] = []
     free = 0.0
+    # The section's time that is free to hide exchanges; each second hides one.
     for one in order:
         if one is None:
+            # A fallback waits for the values: nothing streams past it.
             free, waiting = 0.0, []
         elif isinstance(one, Busy):
             free = one.seconds
             streams = 0.0 if one.streaming is None else min(one.streaming.seconds, free)
             for exchange in waiting:
                 both = min(sent[exchange] - hidden[exchange], streams)
+                # The first tile must have arrived before anything begins, and takes its share of
+                # the time.
                 behind = 0.0 if one.streaming is None else both * (1 - 1 / one.streaming.tiles)
                 hidden[exchange] += behind
                 free, streams = free - behind, streams - both
             waiting = []
         else:
             beside = min(max(one, 0.0), free)
+            # What the section before it took is no longer there for the exchanges behind.
             free -= beside
             waiting.append(len(hidden))
             hidden.append(beside)
