@@ -25,12 +25,13 @@ CONTROL = operators(kind=Kind.CONTROL)
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """One node."""
+    """A node with the slots that it reads and writes."""
 
     node: ir.Node
     call: Node
     entry: Counterpart | None
-    """None for operators with a body, and for those that can only be computed on what is known."""
+    """The operator's row of the table; None for operators with a body, and for those that can only be
+    computed on what is known."""
     inputs: tuple[int | None, ...]
     outputs: tuple[int | None, ...]
     bodies: Mapping[str, Body]

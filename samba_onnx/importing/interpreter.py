@@ -58,8 +58,8 @@ class Interpreter:
             ModelError: A node cannot be computed, or needs to know what only a run can tell.
         """
         for instruction in body.instructions:
-            # Outputs that a body shares with the graph around it are found by slot, so that no
-            # scopes are needed: `values` holds those of all graphs.
+            # Bodies read values of the graph around them: one dict of slots serves all graphs of a
+            # run.
             operands = [None if slot is None else self.values[slot] for slot in instruction.inputs]
             results = self._results(instruction, operands)
             for slot, result in zip(instruction.outputs, results, strict=False):

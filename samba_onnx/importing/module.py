@@ -77,7 +77,7 @@ class OnnxModule(nn.Module):
 
     @property
     def input_keywords(self) -> tuple[str, ...]:
-        """The same names as ``forward`` takes them by keyword."""
+        """The names of ``input_names`` as ``forward`` takes them by keyword."""
         return self._keywords
 
     @property

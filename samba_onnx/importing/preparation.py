@@ -31,7 +31,7 @@ class Prepared:
     """A model that is ready to be planned."""
 
     model: ir.Model
-    """Its inputs are the model's own, then the weights."""
+    """The model, whose inputs are those of the original, then the weights."""
     inputs: tuple[ir.Value, ...]
     weights: dict[ir.Value, ir.TensorProtocol]
     """What shall be trained, and its content; every one is read."""
@@ -131,12 +131,11 @@ def prepare(
     read = {value: tensor for value, tensor in lift.lifted.items() if value in used}
     lift.selection.require_read({value.name or "" for value in read})
     constants = {
-        # Kept by identity of the tensor: a pass that computes a constant anew may give it an old
-        # name.
         value: value.const_value
         for value in model.graph.initializers.values()
         if value.const_value is not None and value in used
     }
+    # Kept by identity of the tensor: a pass that computes a constant anew may give it an old name.
     originals = {
         value.name or ""
         for value, tensor in constants.items()

@@ -69,13 +69,7 @@ def _is_of_size(test: ast.expr) -> bool:
 
 
 def _loops_over(source: SourceFile, made: ast.expr, depth: int = 0) -> Iterator[Loop]:
-    """Yield the loops that go through what an expression makes, as far as the text of the file tells.
-
-    Args:
-        source: The file.
-        made: What makes the loader, or hands it on: a call, or a name.
-        depth: How far it was followed.
-    """
+    """Yield the loops that go through what an expression makes, as far as the text of the file tells."""
     if depth > _DEEPEST:
         return
     inner: ast.AST = made

@@ -45,7 +45,7 @@ class LoadedModel:
     """Makes the model with all of its weights, converted to an operator set that engines run and with
     tensors in the place of maps; None where the model itself is of such a one."""
     notes: tuple[str, ...] = ()
-    """What of the model's interface is another one now, in sentences for people."""
+    """How the model's interface differs from the one in the file, in sentences for people."""
     digests: Callable[[], tuple[OriginalFile, ...]] = tuple
     """Reads the model's file, and the files beside it with its external data, as a whole, and returns their
     names, sizes and SHA-256; nothing for a ``ModelProto``. The files are those that were opened here, also

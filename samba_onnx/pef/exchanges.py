@@ -1,4 +1,4 @@
-"""What of the exchanges between RDUs goes on beside the sections around them: the one rule of plans and fits.
+"""How much of an exchange between RDUs is hidden behind the sections around it: the one rule of plans and fits.
 
 An exchange streams what the section before it computes, so that a part of it goes on beside that section. What is
 left goes on beside the section behind it, as far as that one reads the values in the order in which they arrive. A
@@ -15,7 +15,7 @@ __all__ = ["Busy", "Streaming", "hidden_seconds"]
 
 @dataclass(frozen=True)
 class Streaming:
-    """What of a section goes on while the exchange just before it still brings rows."""
+    """What a section can compute while the exchange just before it still brings rows."""
 
     seconds: float
     """The time of the operators that take rows in their order, and of those that do not read them."""
@@ -25,12 +25,12 @@ class Streaming:
 
 @dataclass(frozen=True)
 class Busy:
-    """A section, as far as exchanges next to it ask."""
+    """What the rule for exchanges asks of a section next to one."""
 
     seconds: float
-    """Its time without launch and fill."""
+    """Seconds of the section without launch and fill."""
     streaming: Streaming | None = None
-    """What of that goes on beside the exchange before it; None for nothing."""
+    """How much of that time can pass during the exchange before it; None for nothing."""
 
 
 def hidden_seconds(order: Sequence[Busy | float | None]) -> list[float]:

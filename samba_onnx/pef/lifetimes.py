@@ -38,7 +38,7 @@ _ORDER = (
     SymbolKind.CONSTANT,
     SymbolKind.ACTIVATION,
 )
-"""Of symbols that share a region, the first of these kinds is what the region is called."""
+"""The order in which kinds of symbols give their name to a region that several of them share."""
 
 
 @dataclass(frozen=True)

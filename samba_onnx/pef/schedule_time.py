@@ -32,7 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 _ROUNDING: Final = 1e-12
-"""Of a sum of a few thousand times, relative to it."""
+"""Rounding error of a sum of a few thousand times, relative to the sum."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class ScheduleTime:
     cpu: float
     """Fallbacks."""
     to_host: float = 0.0
-    """What of ``host_transfers`` goes to the host."""
+    """The part of ``host_transfers`` that goes to the host."""
     hidden_transfers: float = 0.0
-    """What of ``host_transfers`` goes on while the device or the host is busy, or in both directions at once."""
+    """The part of ``host_transfers`` that goes on while the device or the host is busy, or in both directions at once."""
     hidden_cpu: float = 0.0
-    """What of ``cpu`` goes on while the device is busy."""
+    """The part of ``cpu`` that goes on while the device is busy."""
     residents: float = 0.0
     """In spatial mapping: what stays, onto the chip, and what changes, back. Else the sections' own times
     have it."""

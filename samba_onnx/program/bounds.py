@@ -359,9 +359,9 @@ def _sizes(node: ir.Node, known: _Known) -> Interval:
 
 
 _FILLED: Final = frozenset({"CenterCropPad", "MaxUnpool", "Pad", "Trilu"})
-"""They put other numbers beside the elements that they move."""
+"""Operators that put other numbers beside the elements that they move."""
 _KEPT: Final = (operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE)) - _FILLED
-"""Their results are elements of their first operand."""
+"""Operators whose results are elements of their first operand."""
 
 _SEARCHES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
     {"ArgMax": (0, 0), "ArgMin": (0, 0), "TopK": (1, -1)}

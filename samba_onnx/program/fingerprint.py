@@ -252,7 +252,7 @@ def _digest_tensor(tensor: ir.TensorProtocol | None) -> str:
 
 
 def _sampled(content: npt.NDArray[np.uint8]) -> bytes:
-    """The bytes of a tensor, or evenly spread ones of a large one."""
+    """Return the bytes of a tensor; of a large one only some, evenly spread."""
     # Odd, so that it does not meet the same byte of every element.
     step = content.size // _SAMPLES | 1
     return content[::step].tobytes() if step > 1 else content.tobytes()

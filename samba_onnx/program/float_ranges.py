@@ -35,7 +35,7 @@ _DOMAINS: Final[Mapping[str, tuple[int, Interval]]] = MappingProxyType(
 )
 """By operator: which operand is limited, and the numbers that it is defined for."""
 _VIEWS: Final = operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE) | {"Cast"}
-"""Their results are elements of their first operand, or of all of them."""
+"""Operators whose results are elements of their first operand, or of all of them."""
 # Only these two can be undone without leaving what is legal.
 _SHIFTS: Final = frozenset({"Add", "Sub"})
 

@@ -19,7 +19,7 @@ __all__ = ["INVERSIONS"]
 
 
 def _first(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
-    """Views, and what picks elements of its first operand or rounds them."""
+    """Views, and operators that pick elements of their first operand or round them."""
     return [(node.inputs[0], wanted)]
 
 
@@ -119,7 +119,7 @@ def _size(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
 
 
 def _addends(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
-    """CumSum, ReduceSum: each element may be the whole's share."""
+    """CumSum, ReduceSum: each element gets an equal share of what the sum may be."""
     value = node.inputs[0]
     count = summands(node)
     # Without zero in the interval the share of an element depends on all others.
@@ -133,7 +133,7 @@ _KEPT: Final = (
     | operators(kind=Kind.MOVE)
     | {"Cast", "Ceil", "Floor", "ReduceMax", "ReduceMin", "Round"}
 )
-"""Their results are elements of their first operand, or rounded ones."""
+"""Operators whose results are elements of their first operand, or such elements rounded."""
 
 INVERSIONS: Final[Mapping[str, Callable[[ir.Node, Interval, Bounds], Sequence[Demand]]]] = (
     MappingProxyType(

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 MOST_BYTES: Final = 64 << 20
-"""Of the instructions of a file, names and texts among them; the numbers of tensors lie elsewhere."""
+"""Bytes of a file's instructions, names and texts among them; the numbers of tensors lie elsewhere."""
 MOST_INSTRUCTIONS: Final = 4 << 20
 """Some 30 describe a tensor; so many take 9 s and half a gigabyte at most."""
 

@@ -33,7 +33,7 @@ CONVERSE = "converse"
 """In a request: whether the child answers questions, rather than do one task."""
 
 _SHARE_OF_MEMORY = 0.8
-"""Of the memory that is available; the rest keeps the machine usable."""
+"""The share of the available memory that a child may take; the rest keeps the machine usable."""
 
 
 def run_child(

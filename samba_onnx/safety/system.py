@@ -72,7 +72,7 @@ READ: Final = _flags("O_RDONLY", "O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY", "O_BINAR
 """How a file is opened for reading: no waiting, nothing inherited by other programs."""
 
 READ_NO_LINK: Final = READ | _flags("O_NOFOLLOW")
-"""The same, for a file that must not be a symbolic link."""
+"""How a file is opened for reading that must not be a symbolic link."""
 
 NEW_FILE: Final = _flags("O_RDWR", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC", "O_BINARY")
 """How a file is made that must not exist yet."""

@@ -45,7 +45,7 @@ _MAGIC: Final = 0x1950A86A20F9469CFC6C
 _RANK: Final = 64
 """Dimensions of an array that numpy can make."""
 _LARGEST: Final = 1 << 48
-"""Of a dimension or a stride: beyond every file, and in bytes still an integer of numpy's."""
+"""The largest dimension or stride: beyond every file, and in bytes still an integer of numpy's."""
 _STORAGES: Final[Mapping[str, str]] = {
     "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
     "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8", "ByteStorage": "uint8",

@@ -56,7 +56,7 @@ def matmul_integer(
 ) -> Tensor:
     """Multiply matrices of small integers in 32 bits."""
     del node
-    # int32 is the type of the result in ONNX, and wide enough for sums that ONNX promises.
+    # int32 is the type of the result in ONNX.
     wide, other = left.to(torch.int32), right.to(torch.int32)
     if left_zero is not None:
         zero = left_zero.to(torch.int32)

@@ -22,9 +22,9 @@ def batch_normalization(
     """
     epsilon = node.number("epsilon", 1e-5)
     if not node.integer("training_mode"):
-        # torch is given no statistics, since it would move them in place: the graph has them as
-        # results.
         return F.batch_norm(value, mean, variance, scale, bias, False, 0.0, epsilon)
+    # torch is given no statistics, since it would move them in place: the graph has them as
+    # results.
     result = F.batch_norm(value, None, None, scale, bias, True, 0.0, epsilon)
     axes = [axis for axis in range(value.dim()) if axis != 1]
     # torch keeps the unbiased variance in its buffers, ONNX the population's: they are computed

@@ -33,7 +33,7 @@ def max_pool(node: Node, value: Tensor) -> Tensor | tuple[Tensor, Tensor]:
     result, places = function(
         padded, place.kernel, place.strides, padding, place.dilations, return_indices=True
     )
-    # Places count in the padded plane, and nobody reads them there.
+    # Places were counted in the padded plane; ONNX counts without the padding.
     if padded is not value:
         places = _without_padding(places, list(value.shape[2:]), list(padded.shape[2:]), place)
     return result, _in_whole(node, places, list(value.shape))

@@ -22,7 +22,7 @@ class Node:
 
     name: str
     operator: str
-    """With its domain unless that is the default one, as ``com.microsoft::Gelu``."""
+    """The operator, with its domain unless that is the default one, as ``com.microsoft::Gelu``."""
     attributes: Mapping[str, Any]
     """Numbers, lists, texts and ``onnx_ir`` tensors, by name."""
     wanted: tuple[bool, ...]
@@ -49,10 +49,10 @@ class Node:
         return list(default or []) if values is None else [int(item) for item in values]
 
     def tensor(self, name: str) -> Array | None:
-        # tensor() is read as a numpy array because shapes and fillings are computed before torch
-        # sees them.
         """Return a tensor attribute as an array; None when it is not given."""
         tensor: ir.TensorProtocol | None = self.attributes.get(name)
+        # tensor() is read as a numpy array because shapes and fillings are computed before torch
+        # sees them.
         return None if tensor is None else tensor.numpy()
 
     def wants(self, position: int) -> bool:
