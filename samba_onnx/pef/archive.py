@@ -47,8 +47,7 @@ _LOCATOR = struct.Struct("<4sIQI")
 _DATE = 0x0021  # 1980-01-01, the earliest that zip can express: no time stamps in a PEF
 _MADE_BY = (3 << 8) | 45  # Unix, so that the permissions below mean something
 _PERMISSIONS = 0o100644 << 16
-# A field that holds these stands for "see the Zip64 field", so that the values themselves are too
-# large already.
+# Values from these on stand in the Zip64 field, and these numbers in their place.
 _FULL32 = 0xFFFFFFFF
 _FULL16 = 0xFFFF
 _PADDING_ID = 0xD935  # the extra field by which Android aligns members of its packages

@@ -30,7 +30,8 @@ def check_batches(manifest: Manifest) -> None:
     batches: dict[str, int] = {}
     for graph in manifest.graphs:
         names = _check_graph(graph, manifest, symbols, argins)
-        # Of every symbol of a graph, the number of mini-batches; symbols between graphs must agree.
+        # Every symbol of a graph has the graph's number of mini-batches; symbols between graphs
+        # must agree on it.
         for name in names:
             if batches.setdefault(name, graph.spatial_batches) != graph.spatial_batches:
                 _refuse(f"symbol {name} belongs to graphs of different numbers of mini-batches")

@@ -271,7 +271,6 @@ def _filled_residents(
     return frozenset(
         name
         for name in residents
-        # The runtime clears gradients before the first run.
         if index.symbols[name].kind is SymbolKind.GRADIENT or index.symbols[name].region in loaded
     )
 

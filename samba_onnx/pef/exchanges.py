@@ -46,8 +46,9 @@ def hidden_seconds(order: Sequence[Busy | float | None]) -> list[float]:
     hidden: list[float] = []
     sent: list[float] = []
     waiting: list[int] = []
+    # Seconds of the section just before that can still hide an exchange; each of them hides one
+    # only.
     free = 0.0
-    # The section's time that is free to hide exchanges; each second hides one.
     for one in order:
         if one is None:
             # A fallback waits for the values: nothing streams past it.

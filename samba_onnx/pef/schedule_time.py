@@ -215,7 +215,8 @@ def schedule_time(
     line = timeline(graph, stages, target, regions, busy)
     working = line.busy(Resource.RDU, Resource.CPU)
     apart = line.busy(Resource.RDU) + line.busy(Resource.CPU)
-    # What the end lies behind the work is what copies were not hidden.
+    # The time in which neither device nor host works is what is seen of the copies; the rest is
+    # hidden.
     hidden = whole.host_transfers - (line.end - working)
     return replace(
         whole,

@@ -270,8 +270,8 @@ def read_tensors(content: memoryview, names: Sequence[str]) -> dict[str, StoredT
             ``lay_out_tensors`` makes; a padding is not zero.
     """
     try:
-        # min, since the length comes from the file.
         (length,) = struct.unpack_from("<Q", content)
+        # min, since the length comes from the file.
         listed = json.loads(bytes(content[8 : 8 + min(length, HEADER_LIMIT)]))
         described = listed.pop("__metadata__", {})
         tensors = [_read_entry(name, listed[_escape(name)], described) for name in names]

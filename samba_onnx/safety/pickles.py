@@ -67,7 +67,6 @@ class _Limited:
 
     def readline(self) -> bytes:
         # A hole is a line without an end.
-        # A line that begins in a hole ends nowhere; a byte more than allowed tells.
         line = self._file.readline(self._left + 1)
         self._allowed(len(line))
         return self._counted(line)

@@ -167,7 +167,7 @@ def _check_dims(dims: object, bits: int, where: str, limits: Limits) -> int:
     sizes = list(dims)  # type: ignore[call-overload]
     if len(sizes) > limits.rank:
         raise ModelLimitError(f"{where}: {len(sizes)} dimensions, at most {limits.rank} are safe")
-    # One that is 0 must not hide what the others multiply to.
+    # A dimension of 0 must not hide what the others multiply to.
     elements = nonzero = 1
     for size in sizes:
         if size < 0:
@@ -241,7 +241,7 @@ def _check_entries(tensor: onnx.TensorProto, where: str) -> None:
     # Any other number than 0 is true to onnxruntime; here it must not look like 0 in its lowest byte.
     least = -128 if tensor.data_type == _T.BOOL else 0
     most = (1 << max(BITS.get(tensor.data_type, 32), 8)) - 1
-    # Its ends are enough, and found without a loop in Python.
+    # The least and the largest entry are enough, and are found without a loop in Python.
     for number in (min(tensor.int32_data), max(tensor.int32_data)):
         if not least <= number <= most:
             raise InvalidModelError(

@@ -170,7 +170,7 @@ def _check_arrangement(node: onnx.NodeProto, constants: Constants, limits: Limit
 def _check_equation(content: bytes, terms: int) -> None:
     """Refuse an Einsum equation that is none: shape inference never ends on some."""
     text = content.decode("utf-8", "replace")
-    # The pattern is linear in the text, but names of thousands of axes are no equation.
+    # Equations of models have some dozen letters.
     if len(text) > _LONGEST_EQUATION or not _EQUATION.fullmatch(text):
         raise InvalidModelError(f"{printable(text, 60)!r} is no equation")
     operands = text.partition("->")[0].count(",") + 1
