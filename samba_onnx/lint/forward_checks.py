@@ -44,12 +44,10 @@ def branches(source: SourceFile, context: LintContext) -> Remarks:
             match node:
                 case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
                     conditions = [test]
-                # A case of its own, because an assert has no body that could be compiled or not.
                 case ast.Assert(test=test):
                     conditions = [test]
                 case ast.Match(subject=subject):
                     conditions = [subject]
-                # Conditions of comprehensions are a list already.
                 case ast.comprehension(ifs=conditions):
                     pass
                 case _:

@@ -124,7 +124,7 @@ def legacy_names(source: SourceFile, context: LintContext) -> Remarks:
         if dotted in _NORMS:
             message = f"{quoted(call.func)} is compiled with legacy names of operators"
             yield Remark("legacy-names", call, message)
-            # One finding for a program, as one call mends it.
+            # One finding for a file, as one call mends them all.
             return
 
 
