@@ -29,11 +29,7 @@ class Steps:
     """The loops of one file whose every iteration runs the device, and the functions they call."""
 
     def __init__(self, source: SourceFile) -> None:
-        """Look for runs, and for functions that make one.
-
-        Args:
-            source: The file.
-        """
+        """Look for runs, and for functions that make one."""
         self._source = source
         self._functions: set[Function] = set()
         self._loops: set[Loop] = set()

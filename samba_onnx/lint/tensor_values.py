@@ -150,11 +150,8 @@ class TensorValues:
     ) -> None:
         """Walk the function.
 
-        Args:
-            source: The file.
-            function: The function.
-            parameters: What its parameters hold.
-            attributes: Attributes of ``self`` that are parameters or buffers.
+        ``parameters`` says what its parameters hold; ``attributes`` of ``self`` hold parameters or
+        buffers.
         """
         self._source = source
         self._names = dict(parameters)

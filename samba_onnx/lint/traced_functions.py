@@ -18,11 +18,7 @@ class TracedFunctions:
     """The traced functions of one file, each with what its expressions hold."""
 
     def __init__(self, source: SourceFile) -> None:
-        """Follow all calls from ``forward``.
-
-        Args:
-            source: The file.
-        """
+        """Follow all calls from ``forward``."""
         self._source = source
         # A function becomes a forward by assignment, in programs that patch a library's model.
         self._assigned = frozenset(_assigned_forwards(source))

@@ -59,9 +59,7 @@ class Network:
 def _joined(end: Hashable, edges: Any) -> set[Hashable]:
     """Return the points that edges with room join with an end, itself among them.
 
-    Args:
-        end: The end.
-        edges: Attributes of edges by point and neighbour, in the direction that is followed.
+    Edges are attributes by point and neighbour, in the direction that is followed.
     """
     # Edges that are full are the cut, and are not crossed.
     found, pending = {end}, [end]

@@ -131,12 +131,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _remove(name: str, parent: int) -> None:
-    """Remove a leftover, if it is one.
-
-    Args:
-        name: In the folder.
-        parent: The open folder, so that nothing is redirected meanwhile.
-    """
+    """Remove what has this name in an open folder, if it is a leftover."""
     # Relative to the open folder, and without following links: what is removed is what was looked
     # at.
     before = os.stat(name, dir_fd=parent, follow_symlinks=False)
