@@ -23,9 +23,9 @@ ENOUGH: Final = 4.0
 
 FLOORS: Final = {
     "passes": 0.0,
-    "passes/planning": 0.0,
+    "passes/planning": 4.0,
     "passes/rewrites": 0.0,
-    "passes/sharding": 0.0,
+    "passes/sharding": 4.0,
     "passes/targets": 0.0,
     "runtime": 0.0,
     "samba_onnx/cli": 0.0,
@@ -39,7 +39,7 @@ FLOORS: Final = {
     "samba_onnx/optim": 0.0,
     "samba_onnx/pef": 4.0,
     "samba_onnx/program": 4.0,
-    "samba_onnx/report": 0.0,
+    "samba_onnx/report": 4.0,
     "samba_onnx/safety": 4.0,
     "samba_onnx/sambaflow": 0.0,
     "samba_onnx/sessions": 0.0,

@@ -54,6 +54,6 @@ def test_the_listed_mutants_are_changes_of_the_code_as_it_is() -> None:
     for mutant in listed(LIST.read_text(encoding="utf-8")):
         text = (ROOT / mutant.path).read_text(encoding="utf-8")
         squeezed.setdefault(mutant.path, re.sub(r"\s+", " ", text))
-        before = mutant.change.partition(" → ")[0]
+        before = re.sub(r"\s+", " ", mutant.change.partition(" → ")[0])
         assert before in squeezed[mutant.path], mutant
         assert f"def {mutant.function}(" in squeezed[mutant.path], mutant

@@ -101,6 +101,10 @@ def _traps(node: ir.Node, operands: Sequence[Array]) -> bool:
 def _division_traps(left: Array, right: Array) -> bool:
     if not np.issubdtype(right.dtype, np.integer):
         return False
+    if (
+        left.dtype != right.dtype
+    ):  # which no operator divides; numpy would compute in some third type
+        return True
     if (right == 0).any():
         return True
     # The one quotient that its type cannot hold.
@@ -117,7 +121,8 @@ def _cast_is_undefined(node: ir.Node, source: Array) -> bool:
         return False
     if target.bitwidth < 8:
         return True
-    if source.dtype.kind in "biu":
+    # Text is read by the evaluator, which refuses what is no number.
+    if source.dtype.kind in "biuOSU":
         return False
     limits = np.iinfo(target.numpy())
     wide = source.astype(np.float64)

@@ -99,30 +99,25 @@ class _Unrounding:
             for name in node.input:
                 self._readers.setdefault(name, []).append(node)
 
-    def apply(self) -> bool:
-        """Rewrite the graph; return whether anything changed.
+    def apply(self) -> None:
+        """Rewrite the graph.
 
         Raises:
             CannotReadError: A quantised number goes where a float does not fit.
         """
-        changed = False
         for node in self._model_graph.node:
-            if node.op_type == "Constant" or all(
-                name in self._known for name in node.input if name
-            ):
+            # A Constant has no inputs, so that all of them are known.
+            if all(name in self._known for name in node.input if name):
                 self._known.update(node.output)
                 self._keep(node)
             elif (rule := RULES.get(node.op_type)) and self._is_quantised(node):
                 rule(self._graph, node)
-                changed = True
             else:
-                changed |= self._carry(node)
-        if changed:
-            nodes = self._graph.nodes
-            del self._model_graph.node[:]
-            self._model_graph.node.extend(nodes)
-            self._declare()
-        return changed
+                self._carry(node)
+        nodes = self._graph.nodes
+        del self._model_graph.node[:]
+        self._model_graph.node.extend(nodes)
+        self._declare()
 
     def _keep(self, node: onnx.NodeProto) -> None:
         """Keep a node of constants.
@@ -152,14 +147,17 @@ class _Unrounding:
             if value.name in self._graph.floats:
                 value.type.tensor_type.elem_type = _T.FLOAT
 
-    def _carry(self, node: onnx.NodeProto) -> bool:
+    def _carry(self, node: onnx.NodeProto) -> None:
         """Keep a node, with floats where it reads integers that are floats now."""
         if node.op_type == "Round" and self._is_clipped(node.output[0]):
             self._graph.add("Identity", [node.input[0]], node.output[0])
             self._whole.update(node.output)
-            return True
-        if node.op_type == "Cast":
-            return self._cast(node)
+        elif node.op_type == "Cast":
+            self._cast(node)
+        else:
+            self._carry_other(node)
+
+    def _carry_other(self, node: onnx.NodeProto) -> None:
         read = [name for name in node.input if name in self._graph.floats]
         inner = {name for attribute in node.attribute for name in _read_inside(attribute)}
         if inner & self._graph.floats or (read and node.op_type not in _CARRYING):
@@ -180,21 +178,19 @@ class _Unrounding:
             if not others:
                 self._whole.update(node.output)
         self._graph.nodes.append(node)
-        return bool(read)
 
-    def _cast(self, node: onnx.NodeProto) -> bool:
+    def _cast(self, node: onnx.NodeProto) -> None:
         to = next(attribute.i for attribute in node.attribute if attribute.name == "to")
         source = node.input[0]
         if source in self._graph.floats or (source in self._whole and to not in _FLOATS):
             self._graph.add("Identity", [source], node.output[0])
             if to not in _FLOATS:
                 self._graph.floats.update(node.output)
-            return True
+            return
         if to in _FLOATS and self._graph.types.get(source) in _INTEGERS:
             # Where its factor is a number that was whole, too, no sum of their products is cut off.
             self._whole.update(node.output)
         self._graph.nodes.append(node)
-        return False
 
     def _is_clipped(self, name: str) -> bool:
         """Return whether all that reads a number clips it, maybe behind a zero point."""
@@ -209,8 +205,7 @@ class _Unrounding:
 def _read_inside(attribute: onnx.AttributeProto) -> set[str]:
     """Return the values that the subgraphs of an attribute read."""
     names: set[str] = set()
-    graphs = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else []
-    for graph in (*graphs, *attribute.graphs):
+    for graph in (attribute.g, *attribute.graphs):  # that of another attribute is empty
         names |= {value.name for value in graph.output}
         for node in graph.node:
             names |= set(node.input)

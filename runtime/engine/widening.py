@@ -108,7 +108,7 @@ def _widen_attribute(attribute: onnx.AttributeProto) -> None:
         attribute.i = _T.FLOAT
     if attribute.t.data_type in NARROW:
         array = numpy_helper.to_array(attribute.t).astype(np.float32)
-        attribute.t.CopyFrom(numpy_helper.from_array(array, attribute.t.name))
+        attribute.t.CopyFrom(numpy_helper.from_array(array))
     if attribute.type == onnx.AttributeProto.TYPE_PROTO:
         _widen_type(attribute.tp)
 

@@ -85,7 +85,8 @@ def _naming(path: Path, name: str) -> Iterator[None]:
     try:
         yield
     except PefError as error:
-        raise error.within(name, path=path) from None
+        # The cause tells what is no model from what contradicts the manifest.
+        raise error.within(name, path=path) from error.__cause__
     except OSError as error:
         raise PefFormatError(f"{name}: cannot be read: {error.strerror}", path=path) from None
 

@@ -50,7 +50,7 @@ def parse_stage(
     except DecodeError:
         raise PefFormatError(f"{where} is no ONNX model") from None
     except ModelError as error:
-        raise PefFormatError(str(error)) from None
+        raise PefFormatError(str(error)) from error
     graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
     # A sparse initializer has its name in its values.

@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from samba_onnx.errors import InternalError, PefError, UsageError
+from samba_onnx.errors import InternalError, InvalidModelError, ModelError, PefError, UsageError
 from samba_onnx.passes.planning.emission import emit_stage, index_values, is_stored
 from samba_onnx.passes.planning.plan import GraphPlan
 from samba_onnx.pef import (
@@ -105,6 +105,7 @@ def package(
         ModelLimitError: Preparing them takes too much time or memory.
         OutputError: A file cannot be written.
         ModelFileError: The model's weights cannot be read any more.
+        InvalidModelError: What was compiled is no model that a runtime takes.
         InternalError: What was written cannot be read back.
     """
     weights = _lay_out(manifest, graphs, residents or {})
@@ -153,6 +154,12 @@ def _read_back(path: str) -> str:
             return render_log(pef.manifest)
     except PefError as error:
         reason = str(error).replace(f"{printable(path)}: ", "")
+        if isinstance(error.__cause__, ModelError):
+            # Constants that only the compiler computes may be as wrong as those that a file states: a range
+            # whose step is 0, a shape of a hundred dimensions. Those of a file were refused before.
+            raise InvalidModelError(
+                f"it compiles to what no runtime takes: {reason}; correct the model, nothing was written"
+            ) from error
         raise InternalError(
             f"the PEF that was compiled cannot be read back: {reason}; nothing was written"
         ) from error

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samba_onnx.data_prep import PackingConfig
+from samba_onnx.data_prep.metrics import Metrics
 from samba_onnx.data_prep.packing import Packed, Packer
-from samba_onnx.data_prep.token_types import Articles
+from samba_onnx.data_prep.token_types import NO_CATEGORY, Articles, TokenType
 from samba_onnx.errors import UsageError
 
 PAD = 99
@@ -58,6 +59,18 @@ def test_a_dropped_article_ends_the_sequence_before_it() -> None:
     """As in the documented tool: what follows does not go back into what was open."""
     packer = Packer(PackingConfig.parse("greedy::drop"), 3, PAD)
     assert packed(packer, articles([1], [2, 2, 2, 2], [3])) == [[1, PAD, PAD], [3, PAD, PAD]]
+    # And a sequence with nothing but dropped ones never was one.
+    keeper = Packer(PackingConfig.parse("greedy::drop"), 3, PAD, keep_prompt_only=True)
+    assert packed(keeper, articles([2] * 4, [2] * 4, [3])) == [[3, PAD, PAD]]
+
+
+def test_articles_share_a_sequence_whenever_they_arrive() -> None:
+    packer = Packer(PackingConfig.parse("greedy::drop"), 4, PAD)
+    parts = articles([1], [2, 2]), articles([3], [4, 4, 4]), articles([5])
+    assert packed(packer, *parts) == [[1, 2, 2, 3], [4, 4, 4, 5]]
+    packer = Packer(PackingConfig.parse("greedy::drop"), 4, PAD)
+    whole = articles([1], [2, 2], [4, 4, 4], [5], [6])
+    assert packed(packer, whole) == [[1, 2, 2, PAD], [4, 4, 4, 5], [6, PAD, PAD, PAD]]
 
 
 GROUPS = st.lists(st.lists(st.integers(0, 9), max_size=9), max_size=12)
@@ -104,3 +117,36 @@ def test_sequences_of_prompts_alone_are_left_out() -> None:
 def test_other_packings_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected one of full, greedy::drop"):
         PackingConfig.parse(text)
+
+
+@pytest.mark.parametrize("config", PackingConfig.choices())
+def test_nothing_is_left_of_what_was_finished(config: str) -> None:
+    """Categories are a plane of their own, and what pads is of none."""
+    packer = Packer(
+        PackingConfig.parse(config), 3, PAD, categories=True, keep_prompt_only=True
+    )  # fmt: skip
+    planes = np.array([[5, 6], [0, 1], [7, 8]], np.int32)
+    first = packer.pack(Articles(planes, np.array([2]))).planes
+    last = packer.finish().planes
+    whole = np.concatenate([first, last], axis=1)
+    assert whole.dtype == np.int32
+    assert whole[:, 0].tolist() == [
+        [5, 6, PAD],
+        [0, 1, TokenType.PADDING],
+        [7, 8, NO_CATEGORY],
+    ]
+    assert whole.shape[1] == 1
+    again = packer.finish()
+    assert again.planes.shape == (3, 0, 3)
+    assert again.metrics == Metrics()
+
+
+def test_every_token_is_counted_as_what_it_is() -> None:
+    """An article that is just as long as a sequence is none that is too long."""
+    types = [TokenType.PROMPT] * 2 + [TokenType.COMPLETION] * 3 + [TokenType.SEPARATOR]
+    planes = np.array([range(6), types], np.int32)
+    packer = Packer(PackingConfig.parse("single::truncate_right"), 6, PAD)
+    parts = Articles(np.tile(planes, 2)[:, :11], np.array([6, 5]))
+    assert packer.pack(parts).metrics == Metrics(
+        sequences=2, prompt_tokens=4, completion_tokens=7, separator_tokens=1, padding_tokens=1
+    )

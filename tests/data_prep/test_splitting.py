@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ def large_file(files: Sequence[Path], targets: Sequence[Path], seed: int) -> Non
         (SplitOptions(num_training_splits=7, test_ratio=0.5), GIGABYTE, (7, 0, 7)),
         (SplitOptions(5, 2, 1), GIGABYTE, (5, 2, 1)),
         (SplitOptions(5), GIGABYTE, (5, 0, 0)),
+        (SplitOptions(1, 0, 0), GIGABYTE, (1, 0, 0)),
     ],
 )
 def test_numbers_of_files(options: SplitOptions, size: int, expected: tuple[int, int, int]) -> None:
@@ -53,7 +55,12 @@ def test_numbers_of_files(options: SplitOptions, size: int, expected: tuple[int,
     [
         (SplitOptions(num_dev_splits=1), "give all three"),
         (SplitOptions(4, num_test_splits=1), "give all three"),
-        (SplitOptions(4, 1, 1, dev_ratio=0.1), "give one of them"),
+        (SplitOptions(4, -1, 1), "^4 training, -1 dev and 1 test files: expected one to train on$"),
+        (SplitOptions(4, 1, -1), "^4 training, 1 dev and -1 test files: expected one to train on$"),
+        (
+            SplitOptions(4, 1, 1, dev_ratio=0.1),
+            "^numbers of splits and ratios were both given: give one of them$",
+        ),
         (SplitOptions(dev_ratio=0.6, test_ratio=0.4), "something to train on"),
         (SplitOptions(dev_ratio=-0.1), "from 0 to 1"),
         (SplitOptions(test_ratio=math.nan), "from 0 to 1"),
@@ -161,8 +168,56 @@ def test_shuffling_in_memory_holds_the_text_once(
     assert (tmp_path / "t").stat().st_size == size
 
 
-def test_more_files_than_lines_are_refused(tmp_path: Path) -> None:
+class Heard(Silence):
+    """A reporter that adds up what it hears."""
+
+    def __init__(self) -> None:
+        self.size = self.articles = 0
+
+    def advance(self, size: int, articles: int) -> None:
+        self.size += size
+        self.articles += articles
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+@pytest.mark.parametrize("block", [4, 1 << 20])
+@pytest.mark.parametrize("way", ["in turn", "in memory", "large file"])
+def test_files_have_nearly_equal_numbers_of_lines(
+    way: str, block: int, end: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whatever blocks they are read, whether or not the last lines of files are complete."""
+    for room in (shuffling, splitting):
+        monkeypatch.setattr(room, "BLOCK_BYTES", block)
+    files = [tmp_path / "a", tmp_path / "b"]
+    texts = [b"\n1\n2\n3", b"4\n5\n6\n7\n8\n9" + end]
+    for file, text in zip(files, texts, strict=True):
+        file.write_bytes(text)
+    targets = [tmp_path / f"t{number}" for number in range(4)]
+    heard = Heard()
+    if way == "in turn":
+        split_in_turn(files, targets, heard)
+    elif way == "in memory":
+        shuffle_in_memory(files, targets, 0, heard)
+    else:
+        (tmp_path / "buckets").mkdir()
+        shuffle_large_file(files, targets, tmp_path / "buckets", 0, heard)
+    parts = [target.read_bytes().decode().splitlines() for target in targets]
+    assert [*map(len, parts)] == [3, 3, 2, 2]
+    assert sorted(itertools.chain(*parts)) == ["", *"123456789"]
+    assert heard.articles == 10
+    # Shuffled, every line has its line feed.
+    assert heard.size == (18 + len(end) if way == "in turn" else 19)
+
+
+def test_more_files_than_lines_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_text("1\n2\n3")
     require_lines([tmp_path / "a"], 3)
-    with pytest.raises(DataError, match="3 lines cannot be split into 4 files"):
-        require_lines([tmp_path / "a"], 4)
+    (tmp_path / "b").write_text("4\n5\n")
+    for block in (1 << 20, 2):
+        monkeypatch.setattr(splitting, "BLOCK_BYTES", block)
+        require_lines([tmp_path / "a", tmp_path / "b"], 5)
+        with pytest.raises(DataError, match="3 lines cannot be split into 4 files") as caught:
+            require_lines([tmp_path / "a"], 4)
+        assert caught.value.path == str(tmp_path / "a")
+        with pytest.raises(DataError, match="5 lines cannot be split into 6 files"):
+            require_lines([tmp_path / "a", tmp_path / "b"], 6)

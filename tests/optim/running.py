@@ -15,6 +15,7 @@ from samba_onnx.optim import HyperparameterValue, OptimizerRecord, derive, optim
 from samba_onnx.optim.argins import steps_after, with_settings
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part
+from samba_onnx.runtime.engine.lowerings.long_sums import add_in_stages
 
 
 class PartRunner:
@@ -52,9 +53,9 @@ class PartRunner:
     def _bound(self, part: Part) -> tuple[ort.InferenceSession, ort.IOBinding]:
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
-        session = ort.InferenceSession(
-            ir.to_proto(part.model).SerializeToString(), options, ["CPUExecutionProvider"]
-        )
+        model = ir.to_proto(part.model)
+        add_in_stages(model)  # without it the norm of many gradients is not exact
+        session = ort.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
         binding = session.io_binding()
         for value in part.model.graph.inputs:
             binding.bind_input(*self._place(value))

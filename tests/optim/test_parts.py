@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from samba_onnx.errors import UsageError
-from samba_onnx.export.programs import optimizers
 from samba_onnx.export.programs.optimizers import (
     OptimizerParts,
     clip_coefficient_name,
@@ -18,7 +17,7 @@ from samba_onnx.export.programs.optimizers import (
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.optim import SGD, Adam, AdamW, optimizer_record
 from samba_onnx.program.kinds import SymbolKind
-from tests.optim.running import prepare, set_gradients
+from tests.optim.running import prepare
 from tests.optim.update_cases import CASES, parameters
 
 
@@ -146,28 +145,6 @@ def test_defaults_of_argins_are_those_of_the_first_step() -> None:
     defaults = {one.name: one.default for one in prepare([optimizer], names).parts.argins}
     assert defaults["optimizer0__group0__one_minus_dampening"] == 1.0
     assert defaults["optimizer0__group0__lr"] == 0.1
-
-
-@pytest.mark.parametrize(
-    ("size", "rows"),
-    [(8, None), (9, None), (10, (2, 5)), (11, None), (16, (2, 8)), (30, (5, 6)), (44, (11, 4))],
-)
-def test_long_sums_of_squares_are_made_of_equal_stretches(
-    size: int, rows: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(optimizers, "_LONGEST_SUM", 8)
-    monkeypatch.setattr(optimizers, "_SHORTEST_SUM", 4)
-    weight = nn.Parameter(torch.zeros(size))
-    weight.grad = torch.arange(1.0, size + 1)
-    runner = prepare([SGD([weight], max_grad_norm=1.0)], {"w": weight})
-    norm, _ = runner.parts.update
-    shapes = {node.op_type: node.outputs[0].shape for node in norm.model.graph}
-    assert shapes.get("Reshape") == rows
-    assert shapes["ReduceSumSquare"] == (rows or ())[:1]
-    set_gradients(runner, {"w": weight})
-    runner.run()
-    coefficient = float(runner.memory[clip_coefficient_name(runner.records[0])])
-    assert coefficient == pytest.approx(1 / float(weight.grad.norm()), rel=1e-6)
 
 
 def test_scalars_are_double_where_a_parameter_is() -> None:

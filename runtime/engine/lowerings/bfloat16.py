@@ -79,17 +79,21 @@ def lower_bfloat16(model: onnx.ModelProto) -> None:
 def _declarations(
     graph: onnx.GraphProto, declared: Mapping[str, onnx.TypeProto.Tensor]
 ) -> Iterator[onnx.ValueInfoProto]:
-    """Yield the shapes that were declared for values that are float32 now.
+    """Yield the shapes that were declared for values, of which those of bfloat16 are float32 now.
 
-    Of some pools onnxruntime infers another shape than it computes, unless it is told.
+    Of some pools onnxruntime infers another shape than it computes, unless it is told; and later
+    lowerings read them.
     """
+    outputs = {value.name for value in graph.output}
     for name in (name for node in graph.node for name in node.output):
         kind = declared.get(name.removesuffix(_WIDE).removesuffix(_UNROUNDED))
-        if name.endswith((_WIDE, _UNROUNDED)) and kind is not None and kind.HasField("shape"):
-            value = onnx.ValueInfoProto(name=name)
+        if name in outputs or kind is None or not kind.HasField("shape"):
+            continue
+        value = onnx.ValueInfoProto(name=name)
+        value.type.tensor_type.CopyFrom(kind)
+        if name.endswith((_WIDE, _UNROUNDED)):
             value.type.tensor_type.elem_type = _FLOAT
-            value.type.tensor_type.shape.CopyFrom(kind.shape)
-            yield value
+        yield value
 
 
 def _uses(graph: onnx.GraphProto) -> bool:

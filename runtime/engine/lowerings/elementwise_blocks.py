@@ -213,13 +213,11 @@ class _Graph:
         )
 
     def _links(self, name: str) -> bool:
-        """Whether two nodes with this value belong together."""
-        if not name or name in self._initializers:
-            return False
-        producer = self._producers.get(name)
-        if producer is None:
-            return self._shapes.get(name) != ()
-        return not self._scalar[producer]
+        """Whether two nodes with this value belong together: no number keeps them so.
+
+        One that is returned does, too, by its region.
+        """
+        return bool(name) and self._shapes.get(name) != ()
 
     def _with_scalars(self, members: Iterable[int]) -> list[int]:
         """Return nodes with the scalar ones before them, in the graph's order."""

@@ -161,9 +161,9 @@ def _match(node: onnx.NodeProto, view: GraphView) -> _InputGradient | str:
         return "it has a bias"
     data, weight = (view.shapes.get(name) for name in node.input[:2])
     result = view.shapes.get(node.output[0])
-    dtype = view.types.get(node.input[0], 0)
     if data is None or weight is None or result is None:
         return "a shape is not declared"
+    dtype = view.types[node.input[0]]
     if dtype not in _HALVES | {_FLOAT}:
         return "its type is none of float32, float16 and bfloat16"
     geometry = geometry_of(node, len(data) - 2)

@@ -128,7 +128,7 @@ def _cast(
     """
     build = Nodes(node.output[0])
     for index, name in enumerate(node.input):
-        if index >= first and name and types.get(name, 0) == dtype:
+        if index >= first and types.get(name) == dtype:
             node.input[index] = build.make("Cast", [name], to=wide)
     yield from build.nodes
     yield node

@@ -14,6 +14,8 @@ from samba_onnx.runtime.engine.lowerings.final_reshapes import shed_stage_reshap
 from samba_onnx.runtime.engine.lowerings.final_scatters import scatter_stage_in_place
 from samba_onnx.runtime.engine.lowerings.function_bodies import expand_function_bodies
 from samba_onnx.runtime.engine.lowerings.input_gradients import multiply_input_gradients
+from samba_onnx.runtime.engine.lowerings.long_statistics import write_statistics
+from samba_onnx.runtime.engine.lowerings.long_sums import add_in_stages
 from samba_onnx.runtime.engine.lowerings.missing_kernels import compute_missing_kernels
 from samba_onnx.runtime.engine.lowerings.node_order import put_results_first
 from samba_onnx.runtime.engine.lowerings.open_branches import open_branches
@@ -119,6 +121,18 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
         "bfloat16",
         "onnxruntime's CPU kernels mostly lack it; the device rounds every result to it.",
         lower_stage_bfloat16,
+    ),
+    # While shapes of 16 bits are known, too, and before long sums, which it makes some of.
+    Lowering(
+        "long statistics",
+        "onnxruntime's means and variances of many numbers lose digits that torch keeps.",
+        on_model(write_statistics),
+    ),
+    # After bfloat16, so that what the first of two stages returns is not rounded to it.
+    Lowering(
+        "long sums",
+        "onnxruntime adds number after number, so that long sums lose digits that torch keeps.",
+        on_model(add_in_stages),
     ),
     # After bfloat16, whose convolutions round once, while a product and a sum would round twice.
     Lowering(

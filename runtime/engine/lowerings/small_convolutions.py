@@ -7,15 +7,15 @@ any work. Windows as columns of one matrix read it once.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx
 
-from samba_onnx.facts.domains import is_default
+from samba_onnx.runtime.engine.lowerings.graph_view import is_operator
 from samba_onnx.runtime.engine.lowerings.nodes import Nodes, Shape, declared_shapes, default_version
+from samba_onnx.runtime.engine.lowerings.windows import Geometry, geometry_of, offsets
 
 # Found by timing onnxruntime on the layers of ResNet-18 and ResNet-50.
 _FEW_POSITIONS = 4
@@ -52,9 +52,7 @@ class _Convolution:
     data: Shape
     weight: Shape
     result: Shape
-    strides: Sequence[int]
-    dilations: Sequence[int]
-    pads: Sequence[int]
+    geometry: Geometry
 
     @property
     def is_small(self) -> bool:
@@ -90,18 +88,17 @@ class _Convolution:
 
     def _windows(self, build: Nodes, data: str) -> list[str]:
         """Return, per element of the window, what lies under it at every position."""
-        if any(self.pads):
-            rank = len(self.strides)
-            amounts = (0, 0, *self.pads[:rank], 0, 0, *self.pads[rank:])
+        before, behind, strides = self.geometry.before, self.geometry.behind, self.geometry.strides
+        if any(before) or any(behind):
+            amounts = (0, 0, *before, 0, 0, *behind)
             data = build.make("Pad", [data, build.integers(*amounts)])
         axes = build.integers(*range(2, len(self.data)))
-        steps = build.integers(*self.strides)
+        steps = build.integers(*strides)
         windows = []
-        for place in itertools.product(*map(range, self.weight[2:])):
-            first = [index * hole for index, hole in zip(place, self.dilations, strict=True)]
+        for first in offsets(self.weight[2:], self.geometry.dilations):
             last = [
                 begin + (count - 1) * step + 1
-                for begin, count, step in zip(first, self.result[2:], self.strides, strict=True)
+                for begin, count, step in zip(first, self.result[2:], strides, strict=True)
             ]
             bounds = [build.integers(*first), build.integers(*last)]
             windows.append(build.make("Slice", [data, *bounds, axes, steps]))
@@ -110,27 +107,14 @@ class _Convolution:
 
 def _small(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> _Convolution | None:
     """Return a convolution that is better a matrix product."""
-    if node.op_type != "Conv" or not is_default(node.domain):
+    if not is_operator(node, "Conv"):
         return None
     data, weight = (shapes.get(name) for name in node.input[:2])
     result = shapes.get(node.output[0])
     if data is None or weight is None or result is None:
         return None
-    attributes = {attribute.name: attribute for attribute in node.attribute}
-    named = "auto_pad" in attributes and attributes["auto_pad"].s not in {b"", b"NOTSET"}
-    if named or ("group" in attributes and attributes["group"].i != 1):
+    geometry = geometry_of(node, len(data) - 2)
+    if isinstance(geometry, str) or geometry.groups != 1:
         return None
-    rank = len(data) - 2
-
-    def numbers(name: str, default: int, count: int) -> Sequence[int]:
-        return attributes[name].ints if name in attributes else [default] * count
-
-    convolution = _Convolution(
-        data,
-        weight,
-        result,
-        strides=numbers("strides", 1, rank),
-        dilations=numbers("dilations", 1, rank),
-        pads=numbers("pads", 0, 2 * rank),
-    )
+    convolution = _Convolution(data, weight, result, geometry)
     return convolution if convolution.is_small else None

@@ -110,7 +110,7 @@ class WeightGradient:
             for part in self._windows(build, padded, 2)
         ]
         stacked = _concatenated(build, rows, 0)
-        columns = build.make("Transpose", [stacked], perm=[1, 0])
+        columns = build.make("Transpose", [stacked])
         product = build.make("MatMul", [self._left(build, outer), columns])
         self._offsets_last(build, product, result)
 
@@ -152,7 +152,7 @@ class WeightGradient:
             right = build.make("Reshape", [part, build.integers(self.batch, inner, plane)])
             right = build.make("Transpose", [right], perm=[0, 2, 1])
             product = build.make("MatMul", [left, right])
-            products.append(build.make("ReduceSum", [product, build.integers(0)], keepdims=0))
+            products.append(build.make("ReduceSum", [product, build.integers(0)]))
         self._together(build, products, result)
 
     def _depthwise(self, build: Nodes, result: str) -> None:
@@ -164,7 +164,7 @@ class WeightGradient:
         sums = []
         for part in self._windows(build, padded, 1):
             product = build.make("Mul", [part, factor])
-            total = build.make("ReduceSum", [product, build.integers(*axes)], keepdims=0)
+            total = build.make("ReduceSum", [product, build.integers(*axes)])
             sums.append(build.make("Reshape", [total, build.integers(channels, 1)]))
         stacked = _concatenated(build, sums, 1)
         build.reshape_last(stacked, (channels, len(sums)), self.shape, result)

@@ -99,9 +99,9 @@ def _match(node: onnx.NodeProto, view: GraphView) -> WeightGradient | str:
         return "nothing exchanges batch and channels of its result"
     names = (*node.input[:2], result)
     data, window, shape = (view.shapes.get(name) for name in names)
-    dtype = view.types.get(node.input[0], 0)
     if data is None or window is None or shape is None:
         return "a shape is not declared"
+    dtype = view.types[node.input[0]]
     if dtype not in HALVES | {onnx.TensorProto.FLOAT}:
         return "its type is none of float32, float16 and bfloat16"
     turned = geometry_of(node, len(data) - 2)

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped] 
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_bfloat16, uses_bfloat16
 from samba_onnx.runtime.engine.lowerings.nodes import all_nodes
 from samba_onnx.runtime.engine.lowerings.unsigned_weights import make_weights_unsigned
+from samba_onnx.runtime.engine.onnxruntime.float64_sums import add_in_float64
 from samba_onnx.runtime.engine.onnxruntime.sessions import ACCURACY, may_be_inaccurate
 from samba_onnx.runtime.engine.onnxruntime.versions import restamp
 from samba_onnx.runtime.engine.unrounding import exact_form, needs_exact_form
@@ -29,6 +30,7 @@ def accurate_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[by
        not what the model computes: a comparison with what eight bits make of an operand would tell of
        nothing but that.
     2. Products of uint8 and int8, which saturate on some processors, have uint8 on both sides.
+    3. Long sums are in float64: number after number they lose up to half of the digits of float32.
 
     Args:
         model: In memory, or a file that may have external data beside it.
@@ -50,6 +52,7 @@ def accurate_source(model: onnx.ModelProto | Path, folder: str = "") -> tuple[by
             if attribute.name == ACCURACY:
                 attribute.i = _FLOAT32
     make_weights_unsigned(accurate)
+    add_in_float64(accurate)
     if isinstance(model, Path) and accurate == proto:
         return str(model), folder
     return accurate.SerializeToString(), place

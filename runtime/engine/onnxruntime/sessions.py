@@ -48,9 +48,11 @@ _OPTIMIZER: Final = re.compile(r"/(\w+Fusion)/")
 _ATTEMPTS: Final = 4
 ACCURACY: Final = "accuracy_level"
 """Attribute of onnxruntime's products with weights of few bits: in which type they may be computed."""
-SIGNS: Final = (ACCURACY, "Integer", "QLinear", "QGemm", "QAttention", "DynamicQuantize")
+_ADDING: Final = ("ReduceSum", "ReduceMean", "ReduceL", "CumSum", "GroupNormalization")
+"""Beginnings of the names of operators whose sums lose digits."""
+SIGNS: Final = (ACCURACY, "Integer", "QLinear", "QGemm", "QAttention", "DynamicQuantize", *_ADDING)
 """What is in the file of a model of which onnxruntime may compute something else than it says: an attribute,
-and parts of the names of all operators that multiply integers of eight bits."""
+and parts of the names of all operators that multiply integers of eight bits, or add."""
 _NO_ENTRIES: Final[Mapping[str, str]] = MappingProxyType({})
 # What the optimizer makes of quantised numbers around a product is a product of integers, too, which saturates
 # on x86 without VNNI where its weight is int8. See lowerings.unsigned_weights.

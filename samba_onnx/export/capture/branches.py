@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import BranchWarning, ModelError
 from samba_onnx.export.capture.explanations import user_place
+from samba_onnx.export.capture.input_reads import InputReads
 from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.capture.restoring import members_replaced
 from samba_onnx.export.capture.samba_calls import samba_calls
@@ -60,6 +61,11 @@ class Values:
         self._lines: dict[str, None] = {}
 
     @property
+    def recorded(self) -> bool:
+        """Whether the module has been run, to record the values that it takes."""
+        return self._recorded
+
+    @property
     def asked(self) -> bool:
         """Whether the module asked for a value while nothing was recorded yet."""
         return bool(self._taken) and not self._recorded
@@ -82,11 +88,12 @@ class Values:
 
         Raises:
             ModelError: The module or its inputs have no values, or a value is one of a buffer that
-                the module changes.
+                the module changes, or a number out of an input or, where gradients are computed, a weight.
         """
         _need_values(module, (args, keywords))
         self._taken = []
         reads = StateReads(module, _TAKING, user_place)
+        inputs = InputReads(module, user_place, training=gradients)
 
         def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
             value = function(*args, **named)
@@ -96,7 +103,7 @@ class Values:
             self._taken += args[0].flatten().tolist() if function is _LIST else [value]
             return value
 
-        with reads, _Taking(take), _exporting(), samba_calls():
+        with reads, inputs, _Taking(take), exporting(), samba_calls():
             eager(module, args, keywords, gradients=gradients, ending=reads.refuse)
         self._recorded = True
 
@@ -109,7 +116,7 @@ class Values:
         for line in self._lines:
             warnings.warn(
                 f"{line}: what {type(module).__name__} does depends on values of tensors here; "
-                "only what it does with the given inputs is compiled",
+                "only what it does with the given inputs is compiled, and all runs will do that",
                 BranchWarning,
                 stacklevel=2,
             )
@@ -288,7 +295,7 @@ class _Taking(TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def _exporting() -> Iterator[None]:
+def exporting() -> Iterator[None]:
     """Run modules as they are when they are exported: some look at that."""
     flags = torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag
     torch.compiler._is_exporting_flag = torch.compiler._is_compiling_flag = True

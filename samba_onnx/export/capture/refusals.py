@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch._functorch import eager_transforms
+from torch.ao.quantization.observer import ObserverBase
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError, UsageError
@@ -31,8 +32,10 @@ _CALLS: Final = (
         (
             eager_transforms,
             name,
-            "gradients cannot be computed inside forward: return what is to be differentiated as a "
-            "loss, or write its derivative with operators",
+            "gradients cannot be computed inside forward by torch.func: where the model is trained, "
+            "compute them with torch.autograd.grad(output.sum(), input, create_graph=True) of a whole "
+            "batch; otherwise return what is to be differentiated as a loss, or write its derivative "
+            "with operators",
         )
         for name in ("grad_increment_nesting", "jvp_increment_nesting")
     ),
@@ -76,6 +79,7 @@ def refuse_unless_fitting(
     if not isinstance(module, nn.Module):
         raise UsageError(f"a module was expected, but {type(module).__name__} was given")
     refuse_scripted(module)
+    _refuse_unseen(module)
     for leaf in pytree.tree_leaves((args, dict(keywords))):
         if dataclasses.is_dataclass(leaf):
             raise UsageError(
@@ -114,6 +118,21 @@ def _refuse_elsewhere(
             raise UsageError(
                 f"{what} is on {tensor.device}: models are compiled and compared on the host's CPU, "
                 "and run on an emulator there; move them first, with model.cpu() and tensor.cpu()"
+            )
+
+
+def _refuse_unseen(module: nn.Module) -> None:
+    """Refuse observers of ranges per channel that have no sizes before they have seen numbers."""
+    for path, inner in module.named_modules():
+        least = getattr(inner, "min_val", None)
+        if (
+            isinstance(inner, ObserverBase)
+            and isinstance(least, torch.Tensor)
+            and not least.numel()
+        ):
+            raise ModelError(
+                f"{path!r} ({type(inner).__name__}) follows the ranges of channels and has not seen any numbers "
+                "yet: run the module once before it is compiled"
             )
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from samba_onnx.export.decomposition import linear_systems, recurrent_stacks
+from samba_onnx.export.decomposition import fake_quantization, linear_systems, recurrent_stacks
 from samba_onnx.export.decomposition.dropout import Draw, dropout, dropped
 from samba_onnx.export.decomposition.grid_sampling import grid_sampler
 from samba_onnx.export.decomposition.margin_losses import multi_margin_loss, multilabel_margin_loss
@@ -26,6 +26,8 @@ aten = torch.ops.aten
 Rewriting: TypeAlias = Callable[..., Any]
 """Called with the operator's own arguments."""
 
+_SPARSE: Final = 4
+"""Position of the argument of ``embedding`` that says whether its gradient is sparse."""
 _NARROW: Final = (torch.float16, torch.bfloat16)
 
 
@@ -205,6 +207,18 @@ def _index_put(
     return result
 
 
+def _dense_embedding(
+    weight: Tensor,
+    indices: Tensor,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Look up rows; the gradient is dense, with zeros for rows that are not looked up."""
+    result: Tensor = aten.embedding.default(weight, indices, padding_idx, scale_grad_by_freq, False)
+    return result
+
+
 def _recurrent(
     function: Callable[..., tuple[Tensor, ...]],
     value: Tensor,
@@ -318,12 +332,25 @@ REWRITINGS: Final = MappingProxyType(
         aten.linalg_solve.default: linear_systems.solve,
         aten.linalg_solve_ex.default: linear_systems.solve_ex,
         aten.linalg_tensorsolve.default: linear_systems.tensorsolve,
+        aten.fake_quantize_per_tensor_affine_cachemask.default: fake_quantization.per_tensor,
+        aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default: (
+            fake_quantization.per_tensor_if_enabled
+        ),
+        aten.fake_quantize_per_channel_affine_cachemask.default: fake_quantization.per_channel,
+        aten._fake_quantize_learnable_per_tensor_affine.default: (
+            fake_quantization.learnable_per_tensor
+        ),
+        aten._fake_quantize_learnable_per_channel_affine.default: (
+            fake_quantization.learnable_per_channel
+        ),
+        aten._fused_moving_avg_obs_fq_helper_functional.default: fake_quantization.observed,
         aten.grid_sampler_3d.default: grid_sampler,
         aten.index_fill.int_Tensor: _index_fill,
         aten.index_put.default: _index_put,
         aten.multi_margin_loss.default: multi_margin_loss,
         aten.multilabel_margin_loss.default: multilabel_margin_loss,
         aten.ormqr.default: _reflected,
+        aten.resize.default: fake_quantization.resized,
         aten.segment_reduce.default: segment_reduce,
         aten.grid_sampler.default: grid_sampler,
         aten.grid_sampler_2d.default: grid_sampler,
@@ -353,6 +380,8 @@ def rewritten(target: object, args: Sequence[Any], draw: Draw | None) -> Rewriti
     function = _RECURRENT.get(target)  # type: ignore[call-overload]
     if function is not None and not _is_projected(args):
         return functools.partial(_recurrent, function, draw=draw)
+    if target is aten.embedding.default and len(args) > _SPARSE and args[_SPARSE]:
+        return _dense_embedding
     custom = _CUSTOM.get(target._schema.name) if isinstance(target, torch._ops.OpOverload) else None
     rewriting: Rewriting | None = REWRITINGS.get(target, custom)  # type: ignore[call-overload]
     return rewriting

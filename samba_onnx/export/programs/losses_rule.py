@@ -106,6 +106,35 @@ def find_losses(
     return LossChoice(positions, Basis.ALL, is_doubtful=is_doubtful)
 
 
+def refuse_doubtful_sum(choice: LossChoice, outputs: Sequence[object]) -> None:
+    """Refuse to train the sum of a single number and of whole predictions, which hardly anybody means.
+
+    SambaFlow's page on ``compile`` says: "If not specified, the compiler assumes that all model output
+    tensors are loss tensors and attempts backpropagation from all output tensors." That holds for
+    outputs of one kind: several single numbers, or several tensors. Of a loss that somebody wrote by hand
+    beside logits it would train something else than what plain PyTorch trains, and nobody would see it:
+    whoever wants that says so.
+
+    Args:
+        choice: What was found without ``loss_indices``.
+        outputs: Flat outputs of the exported graph.
+
+    Raises:
+        GradientError: Outputs of both kinds would count as losses; the message has the indices to state.
+    """
+    if choice.basis is not Basis.ALL:
+        return
+    numbers = [i for i in choice.positions if _is_number(outputs[i])]
+    if not numbers or len(numbers) == len(choice.positions):
+        return
+    raise GradientError(
+        f"no output was recognised as a loss, and of outputs {list(choice.positions)}, which all count as "
+        f"losses then, only {numbers} {'are single numbers' if len(numbers) > 1 else 'is a single number'}: "
+        f"state loss_indices={numbers}, or --loss-index {numbers[0]}, to train by "
+        f"{'those' if len(numbers) > 1 else 'that'} alone, or loss_indices={list(choice.positions)} for the sum of all"
+    )
+
+
 def _called_loss(count: int, out_spec: pytree.TreeSpec | None) -> list[int]:
     """Return the positions of the outputs that have the key ``loss``."""
     if out_spec is None:
@@ -188,6 +217,11 @@ def _follow(path: Sequence[int], out_spec: pytree.TreeSpec, count: int) -> objec
 def _is_real(output: object) -> bool:
     value = output.meta.get("val") if isinstance(output, fx.Node) else None
     return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _is_number(output: object) -> bool:
+    """Return whether an output has no axes, or just one of one element."""
+    return isinstance(output, fx.Node) and tuple(output.meta["val"].shape) in {(), (1,)}
 
 
 def _is_scalar(output: object) -> bool:

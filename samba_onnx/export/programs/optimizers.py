@@ -24,7 +24,7 @@ from samba_onnx.export.programs.update_rules import (
     sgd_scalars,
     sgd_update,
 )
-from samba_onnx.export.translation.builder import GraphBuilder, count, element, sizes
+from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.facts.names import SEPARATOR, gradient_name, joined, updated_name
 from samba_onnx.optim.argins import MAX_GRAD_NORM, argin_name, derive
 from samba_onnx.optim.records import (
@@ -43,9 +43,6 @@ TensorSpec: TypeAlias = tuple[ir.DataType, Sequence[int]]
 
 _TORCH_NORM_EPSILON: Final = 1e-6
 """``torch.nn.utils.clip_grad_norm_`` adds this to the norm."""
-_LONGEST_SUM: Final = 1 << 17
-"""So many squares are added up in one go: float32 loses digits over longer stretches."""
-_SHORTEST_SUM: Final = 1 << 9
 _TYPES: Final = MappingProxyType(
     {ir.DataType.FLOAT: "tensor(float)", ir.DataType.DOUBLE: "tensor(double)"}
 )
@@ -277,22 +274,9 @@ def _precise(dtype: ir.DataType) -> ir.DataType:
 
 
 def _sum_of_squares(build: GraphBuilder, value: ir.Value) -> ir.Value:
-    length = _stretch(count(value))
-    if length < count(value):
-        rows = build.reshape(value, (count(value) // length, length))
-        return build.reduce("ReduceSum", build.reduce("ReduceSumSquare", rows, [1]))
     if not sizes(value):
         return build.multiply(value, value)
     return build.reduce("ReduceSumSquare", value)
-
-
-def _stretch(total: int) -> int:
-    """Return how many of ``total`` numbers to add up in one go: a divisor."""
-    if total > _LONGEST_SUM:
-        for rows in range(-(-total // _LONGEST_SUM), total // _SHORTEST_SUM + 1):
-            if total % rows == 0:
-                return total // rows
-    return total
 
 
 def _check_disjoint(records: Sequence[OptimizerRecord]) -> None:

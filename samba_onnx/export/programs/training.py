@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import onnx_ir as ir
 from torch import Tensor, fx, nn
@@ -21,6 +22,7 @@ from samba_onnx.export.capture.modules import (
 from samba_onnx.export.capture.modules import input_names as flat_names
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.decomposition.dropout import Site, sites
+from samba_onnx.export.decomposition.recurrent_steps import has_whole_layers, layers_by_steps
 from samba_onnx.export.differentiation.joint import (
     Joint,
     JointRequest,
@@ -30,7 +32,13 @@ from samba_onnx.export.differentiation.joint import (
 )
 from samba_onnx.export.naming import dropout_name
 from samba_onnx.export.programs.inference import Exported, renamed, symbols
-from samba_onnx.export.programs.losses_rule import LossChoice, LossIndex, chosen_losses, find_losses
+from samba_onnx.export.programs.losses_rule import (
+    LossChoice,
+    LossIndex,
+    chosen_losses,
+    find_losses,
+    refuse_doubtful_sum,
+)
 from samba_onnx.export.programs.output_names import output_names
 from samba_onnx.export.programs.training_parts import (
     SymbolNames,
@@ -90,7 +98,7 @@ def export_training(
     """
     args, keywords = arguments(inputs)
     flat, recorder = renamed(flat_names(module, args, keywords), input_names), RuleRecorder()
-    exported = export_module(module, args, keywords, recorder)
+    exported = _exported(module, args, keywords, recorder)
     check_sizes(exported.graph_module)
     names = _names(module, exported, flat, root_name(module, prefix))
     leaves, dropouts = _leaves(exported, names, input_gradients), _dropouts(exported, names)
@@ -102,6 +110,17 @@ def export_training(
     whole = export_module(module, args, keywords) if recorder.rules else exported
     program = write_program(name, request, joint, names)
     return _described(program, whole, names, flat, losses, joint)
+
+
+def _exported(
+    module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any], recorder: RuleRecorder
+) -> ExportedProgram:
+    """Export a module, with its recurrent layers step by step where gradients are differentiated again."""
+    exported = export_module(module, args, keywords, recorder)
+    if recorder.differentiates_gradients and has_whole_layers(exported.graph_module):
+        with layers_by_steps():
+            return export_module(module, args, keywords, recorder)
+    return exported
 
 
 def _rules(
@@ -259,6 +278,7 @@ def _losses(
     else:
         spec = exported.call_spec.out_spec
         losses = find_losses(exported.graph, outputs, leaves, spec)
+        refuse_doubtful_sum(losses, outputs)
     if not losses.positions:
         raise GradientError(
             "no output of the module can be a loss: none holds floating-point numbers"
@@ -279,6 +299,10 @@ def _refuse_histories(exported: ExportedProgram) -> None:
             )
 
 
+def _is_complex(value: object) -> bool:
+    return isinstance(value, Tensor) and value.is_complex() and value.requires_grad
+
+
 def _leaves(
     exported: ExportedProgram, names: SymbolNames, input_gradients: Collection[str]
 ) -> dict[str, str]:
@@ -288,8 +312,11 @@ def _leaves(
     leaves: dict[str, str] = {}
     kinds = {spec.arg.name: spec.kind for spec in exported.graph_signature.input_specs}
     real = set()
+    is_complex: list[str | None] = []
     for node in exported.graph.find_nodes(op="placeholder"):
         symbol, value = names.symbols.get(node.name), node.meta.get("val")
+        if kinds[node.name] is InputKind.PARAMETER and _is_complex(value):
+            is_complex.append(symbol)
         if symbol is None or not isinstance(value, Tensor) or not value.is_floating_point():
             continue
         is_input = kinds[node.name] is InputKind.USER_INPUT
@@ -298,6 +325,11 @@ def _leaves(
         is_parameter = kinds[node.name] is InputKind.PARAMETER and value.requires_grad
         if is_parameter or (is_input and symbol in input_gradients):
             leaves[node.name] = first.setdefault(symbol, node.name)
+    if is_complex and not leaves:
+        raise GradientError(
+            f"parameter {is_complex[0]!r} is complex, and the device trains real numbers: keep "
+            "torch.view_as_real of it as the parameter, and take torch.view_as_complex of that in forward"
+        )
     unknown = sorted(set(input_gradients) - real)
     if unknown:
         raise UsageError(

@@ -221,12 +221,17 @@ class TorchRuns:
         seeds = [torch.ones_like(loss) for loss in chosen]
         if leaves:  # not autograd.grad, which leaves out hooks that run after accumulation
             torch.autograd.backward(chosen, seeds, inputs=list(leaves.values()))
-        gradients = {name: leaf.grad for name, leaf in leaves.items()}
+        gradients = {name: _dense(leaf.grad) for name, leaf in leaves.items()}
         return {gradient_name(n): g for n, g in gradients.items() if g is not None}
 
 
 def _same(tensor: Tensor) -> Tensor:
     return tensor
+
+
+def _dense(gradient: Tensor | None) -> Tensor | None:
+    """Return a gradient as the device has it, with zeros for rows of a table that nothing looked up."""
+    return gradient.to_dense() if gradient is not None and gradient.is_sparse else gradient
 
 
 def _plain(tensor: Tensor) -> Tensor:

@@ -149,7 +149,7 @@ def mixed(x: Tensor) -> Any:
     x = x * torch.tensor(2.0).item()
     if x.sum() > -1e9:
         x = x + torch.tensor([1, 2]).tolist()[1]
-    return x * torch.tensor(3.0).item() + x.max().item() * 0
+    return x * torch.tensor(3.0).item() + (x.isnan().any().item() * 1)
 
 
 def test_values_of_both_kinds() -> None:
@@ -176,9 +176,8 @@ def unknown_by_method(x: Tensor) -> Any:
 @pytest.mark.parametrize("function", [unknown_in_place, unknown_by_method])
 def test_constants_that_inputs_are_written_into(function: Callable[[Tensor], Any]) -> None:
     module, inputs = Applied(function).eval(), (torch.randn(3, 4),)
-    with pytest.warns(BranchWarning):
-        exported = export_inference(module, inputs)
-    assert compare_with_eager(module, inputs, exported).errors
+    with pytest.raises(ModelError, match="takes a number out of input 'x'"):
+        export_inference(module, inputs)
 
 
 def drawn(x: Tensor) -> Any:
@@ -201,7 +200,7 @@ def test_own_tensors_stay_as_they_are() -> None:
             return x * self.count[0].item()
 
     module = Counting()
-    with pytest.raises(ModelError, match=r"keeps as 'count'.*: register it with register_buffer"):
+    with pytest.raises(ModelError, match=r"takes a number out of 'count', which runs change"):
         export_inference(module, (torch.randn(2),))
     assert module.count.tolist() == [0, 0]
 
@@ -235,21 +234,26 @@ _WRITES: dict[str, Callable[[Tensor, Tensor], object]] = {
 }
 
 
+class _Writing(nn.Module):
+    def __init__(self, write: Callable[[Tensor, Tensor], object]) -> None:
+        super().__init__()
+        self.own = torch.zeros(2)
+        self.write = write
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.write(self.own, x)
+        return x + self.own
+
+
 @pytest.mark.quick(every=2)
 @pytest.mark.parametrize("write", _WRITES.values(), ids=_WRITES)
-def test_writes_into_a_tensor_that_is_no_member_are_refused(
+def test_writes_into_a_tensor_that_is_no_member_make_it_state(
     write: Callable[[Tensor, Tensor], object],
 ) -> None:
-    class Writing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.own = torch.zeros(2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            write(self.own, x)
-            return x + self.own
-
-    module = Writing()
-    with pytest.raises(ModelError, match=r"keeps as 'own'.*: register it with register_buffer"):
-        export_inference(module, (torch.randn(2),))
+    module, x = _Writing(write), torch.randn(2)
+    if write is _WRITES["its data"]:  # of which torch keeps no version
+        with pytest.raises(ModelError, match=r"keeps as 'own'.*: register it with register_buffer"):
+            export_inference(module, (x,))
+    else:
+        assert export_inference(module, (x,)).captured.updates == ("own",)
     assert module.own.tolist() == [0, 0]

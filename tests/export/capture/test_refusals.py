@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.ao import quantization
 from torch.nn.utils import rnn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
@@ -89,6 +90,12 @@ def doubled(x: Tensor) -> Tensor:
 
 def set_complex(net: Any) -> None:
     net.weight = nn.Parameter(torch.randn(4, dtype=torch.complex64))
+
+
+def set_only_complex(net: Any) -> None:
+    set_complex(net)
+    for layer in (net.first, net.second):
+        layer.requires_grad_(False)
 
 
 def set_transposed(net: Any) -> None:
@@ -170,6 +177,29 @@ REFUSED: dict[str, tuple[Program, str]] = {
         Program(lambda net, x: (net.first(x) * net.weight).abs().sum(), set_complex),
         rf"{LINE}: 'net__weight' holds complex numbers.*keep torch\.view_as_real",
     ),
+    "numpy": (
+        Program(lambda net, x: (net.first(x) * float(x.numpy().max())).sum()),
+        rf"{LINE}: it makes a numpy array of a tensor.*compute with functions of torch",
+    ),
+    "numbers of a tensor": (
+        Program(lambda net, x: (net.first(x) * float(x.max())).sum()),
+        rf"{LINE}: Net takes a number out of input 'x'.*torch\.where",
+    ),
+    "counts without a number of classes": (
+        Program(
+            lambda net, x, y: net.first(x).sum() + torch.bincount(y).sum(),
+            None,
+            lambda: (row(), torch.tensor([0, 5, 8])),
+        ),
+        rf"{LINE}: the size of what bincount returns depends on values.*minlength",
+    ),
+    "observer of channels": (
+        Program(
+            lambda net, x: net.fake(net.first(x)).sum(),
+            lambda net: setattr(net, "fake", quantization.default_per_channel_weight_fake_quant()),
+        ),
+        "'fake.activation_post_process' .*has not seen any numbers.*run the module once",
+    ),
     "func.grad": (
         Program(lambda net, x: torch.func.grad(lambda v: net.first(v).pow(2).sum())(x).sum()),
         rf"{LINE}: gradients cannot be computed inside forward",
@@ -196,6 +226,10 @@ REFUSED: dict[str, tuple[Program, str]] = {
     ),
 }
 TRAINING_ONLY: dict[str, tuple[Program, str]] = {
+    "complex parameters alone": (
+        Program(lambda net, x: (x * net.weight).abs().sum(), set_only_complex),
+        r"parameter 'net__weight' is complex.*keep torch\.view_as_real",
+    ),
     "reentrant checkpoint": (
         Program(lambda net, x: net.second(checkpoint(net.first, x, use_reentrant=True)).sum()),
         rf"{LINE}: checkpointing with use_reentrant=True.*give use_reentrant=False",

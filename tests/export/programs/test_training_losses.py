@@ -245,6 +245,48 @@ def test_an_output_that_cannot_be_trained_is_no_loss() -> None:
         export_training(module, (torch.randn(5, 4), torch.randint(0, 3, (5,))))
 
 
+def by_hand(logits: Tensor, labels: Tensor) -> Tensor:
+    return -logits.log_softmax(-1).gather(1, labels[:, None]).mean()
+
+
+MIXED = {
+    "beside": (lambda m, x, y: (by_hand(x, y), x), [0], [0, 1]),
+    "behind": (lambda m, x, y: (x, by_hand(x, y)), [1], [0, 1]),
+    "of one element": (lambda m, x, y: (x, by_hand(x, y).reshape(1)), [1], [0, 1]),
+    "two of three": (lambda m, x, y: (x.mean(), x, (x - 1).square().sum()), [0, 2], [0, 1, 2]),
+    "by name": (lambda m, x, y: {"logits": x, "objective": by_hand(x, y)}, [1], [0, 1]),
+}
+
+
+@pytest.mark.parametrize(("function", "numbers", "all_of_them"), MIXED.values(), ids=MIXED.keys())
+def test_a_number_beside_tensors_is_refused_with_the_index_to_state(
+    function: Any, numbers: list[int], all_of_them: list[int]
+) -> None:
+    inputs = (torch.randn(5, 4), torch.randint(0, 3, (5,)))
+    with pytest.raises(GradientError) as caught:
+        export_training(Called(function), inputs)
+    assert f"loss_indices={numbers}" in str(caught.value)
+    assert f"loss_indices={all_of_them} for the sum of all" in str(caught.value)
+    for indices in (numbers, all_of_them):
+        exported = export_training(Called(function), inputs, loss_indices=indices)
+        assert list(exported.losses.positions) == indices
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda m, x, y: (x.mean(), x.square().sum()),  # several numbers, all of which are meant
+        lambda m, x, y: (x, x * 2),  # several tensors
+        lambda m, x, y: (by_hand(x, y), x.detach()),  # the other cannot be trained
+        lambda m, x, y: (by_hand(x, y), y),  # nor can integers
+        lambda m, x, y: (nn.functional.cross_entropy(x, y), x),  # a loss of torch's is recognised
+        lambda m, x, y: {"loss": by_hand(x, y), "logits": x},  # it is called so
+    ],
+)
+def test_outputs_of_one_kind_are_taken_as_documented(function: Any) -> None:
+    assert export_training(Called(function), (torch.randn(5, 4), torch.randint(0, 3, (5,))))
+
+
 def test_nested_outputs_are_named_by_paths() -> None:
     class Nested(nn.Module):
         def forward(self, value: Tensor) -> Any:

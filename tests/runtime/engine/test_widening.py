@@ -121,9 +121,64 @@ def test_a_model_that_looks_at_bits_has_no_other_form() -> None:
         "g (float[2] x, bool c) => (float[2] y) { y = If(c) <then_branch = t () => (float[2] q) "
         "{ h = Cast<to = 16>(x) q = Cast<to = 1>(h) }, else_branch = n () => (float[2] r) "
         "{ r = Abs(x) }> }",
+        "g (optional(float16[2]) x) => (optional(float16[2]) y) { y = Identity(x) }",
     ],
 )
 def test_numbers_of_16_bits_are_found_wherever_they_are(text: str) -> None:
     model = parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {text}')
     assert has_narrow_floats(model)
     assert widened(model) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "g (float[10] x) => (float[1] y) <float[10] w = {1,1,1,1,1,1,1,1,1,1}> "
+        "{ a = Add(x, w) y, b, c, d, e, f, h, i, j, k = Split<num_outputs = 10>(a) }",
+        "g (float[2] x) => (int64[2] y) { c = Constant<value = float[2] {1, 2}>() a = Add(x, c) "
+        "y = Cast<to = 7>(a) }",
+        "g (optional(float[2]) x) => (optional(float[2]) y) { y = Identity(x) }",
+    ],
+)
+def test_numbers_of_other_widths_are_none_of_16_bits(text: str) -> None:
+    model = parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {text}')
+    assert not has_narrow_floats(model)
+    assert widened(model) is None
+
+
+X = np.linspace(0.05, 2, 10, dtype=np.float16)
+FORMS = {
+    # Ten is float16 where it names a type, and nowhere else.
+    "ten results": ("a, b, c, d, e, f, h, i, j, y = Split<num_outputs = 10>(x)", X[-1:]),
+    "a type inside": ("p = Cast<to = 10>(third) y = Add(x, p)", X + np.float32(1 / 3)),
+    "another type inside": ("p = Cast<to = 7>(x) q = Cast<to = 10>(p) y = Neg(q)", -np.trunc(X)),
+    "a weight that is returned": ("y = Identity(x)", X),
+}
+
+
+@pytest.mark.parametrize(("body", "wanted"), FORMS.values(), ids=FORMS.keys())
+def test_only_types_of_16_bits_are_widened(body: str, wanted: np.ndarray) -> None:
+    model = parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> '
+        f"g (float16[10] x, float third) => (float16[{wanted.size}] y, float16[10] w) {{ {body} }}"
+    )
+    model.graph.initializer.append(numpy_helper.from_array(X[::-1], "w"))
+    original = open_original(model, threads=1, wide=True)
+    wide = original.run_wide({"x": X, "third": np.asarray(1 / 3, np.float32)})
+    assert wide is not None
+    for name, array in (("y", wanted), ("w", X[::-1])):
+        assert wide[name].dtype == np.float32
+        np.testing.assert_array_equal(wide[name], array.astype(np.float32))
+
+
+def test_the_type_of_something_optional_is_widened_too() -> None:
+    model = parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (float16[2] x) => (bool y) '
+        "{ y = OptionalHasElement(o) }"
+    )
+    kind = onnx.helper.make_tensor_type_proto(TensorProto.FLOAT16, [2])
+    model.graph.node.insert(0, onnx.helper.make_node("Optional", [], ["o"], type=kind))
+    wide = widened(model)
+    assert wide is not None
+    (attribute,) = next(node for node in wide.graph.node if node.op_type == "Optional").attribute
+    assert attribute.tp.tensor_type.elem_type == TensorProto.FLOAT

@@ -114,3 +114,17 @@ def test_a_normalisation_by_running_statistics_stays() -> None:
     before = proto.SerializeToString(deterministic=True)
     assert copy_running_statistics(proto) == {"y": "it only reads the running statistics"}
     assert proto.SerializeToString(deterministic=True) == before
+
+
+def test_a_normalisation_that_returns_its_result_alone_reads_copies_too() -> None:
+    """In training mode or not, as its attribute says."""
+    text = (
+        HEADER
+        + INPUTS
+        + " => (float[4,3] y) {{ y = BatchNormalization<training_mode={}>(x, s, b, m, v) }}"
+    )
+    training, plain = (parser.parse_model(text.format(mode)) for mode in (1, 0))
+    assert copy_running_statistics(training) == {}
+    assert [node.op_type for node in training.graph.node] == ["Max", "Max", "BatchNormalization"]
+    assert copy_running_statistics(plain) == {"y": "it only reads the running statistics"}
+    assert [node.op_type for node in plain.graph.node] == ["BatchNormalization"]

@@ -8,7 +8,16 @@ import onnxruntime as ort
 import pytest
 from onnx import parser
 
-from samba_onnx.runtime.engine.lowerings.elementwise_blocks import Split, split_elementwise
+from samba_onnx.pef.manifest import Region, Symbol
+from samba_onnx.pef.target_summary import Tier
+from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.runtime.engine.lowerings.elementwise_blocks import (
+    Split,
+    split_elementwise,
+    take_out_components,
+)
+from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
+from samba_onnx.runtime.memory import DeviceMemory
 from tests.runtime.building import HEADER
 
 
@@ -30,6 +39,10 @@ def test_equal_parameters_become_equal_components() -> None:
     assert first.model.SerializeToString() == second.model.SerializeToString()
     assert (first.inputs, first.outputs, first.shape) == (("ga", "r", "a"), ("a1",), (4,))
     assert (second.inputs, second.scalars) == (("gb", "s", "b"), {"s"})
+    # Vectors of any length, and a number.
+    declared = [len(value.type.tensor_type.shape.dim) for value in first.model.graph.input]
+    assert declared == [1, 0, 1]
+    assert len(first.model.graph.output[0].type.tensor_type.shape.dim) == 1
 
 
 def test_scalar_arithmetic_is_part_of_every_component_that_needs_it() -> None:
@@ -150,3 +163,70 @@ def test_a_scalar_that_is_read_keeps_nothing_together_and_a_vector_does() -> Non
     between = "{ t = Mul(a, v) c = Neg(t) d = Mul(b, t) }"
     (one,) = split(text + between).components
     assert one.outputs == ("c", "d")
+
+
+def test_numbers_that_two_parameters_read_keep_nothing_together() -> None:
+    """Nor does an operand that both of them leave out."""
+    found = split(
+        "g (float[4] a, float[4] b) => (float[4] c, float[4] d) <float two = {2}> "
+        "{ e = Clip(a, , two) c = Mul(e, two) f = Clip(b, , two) d = Mul(f, two) }"
+    )
+    assert [component.outputs for component in found.components] == [("c",), ("d",)]
+
+
+def test_a_number_that_is_returned_is_computed_once() -> None:
+    """It is no part of a component, and neither is what reads it."""
+    model = parser.parse_model(
+        f"{HEADER} g (float[4] a, float r) => (float s, float[4] b) {{ s = Neg(r) b = Mul(a, s) }}"
+    )
+    found = split_elementwise(model, lambda name: name)
+    assert found.components == ()
+    assert found.rest is model
+
+
+STAGES = {
+    # What is computed, where b is, how much is taken out, and what is left.
+    "nothing": ("b = Neg(a) d = Neg(c)", "b", 2, []),
+    "another operator": ("b = Exp(a) d = Neg(c)", "b", 1, ["Exp"]),
+    "an operand written over": ("b = Neg(a) d = Mul(a, c)", "a", 0, ["Neg", "Mul"]),
+    "an operand written over by its only reader": ("b = Mul(a, c) d = Neg(c)", "a", 1, []),
+}
+
+
+@pytest.mark.parametrize(("body", "place", "count", "left"), STAGES.values(), ids=STAGES.keys())
+def test_a_stage_keeps_what_is_not_taken_out(
+    body: str, place: str, count: int, left: list[str]
+) -> None:
+    text = f"{HEADER} g (float[4] a, float[4] c) => (float[4] b, float[4] d) {{ {body} }}"
+    places = {"a": "a", "b": place, "c": "c", "d": "d"}
+    symbols = [
+        Symbol(name, SymbolKind.ACTIVATION, "tensor(float)", (4,), region)
+        for name, region in places.items()
+    ]
+    regions = [Region(name, 16, "hbm") for name in sorted({*places.values()})]
+    memory = DeviceMemory([Tier("hbm", 2000, 1.0)], regions, symbols)
+    model = parser.parse_model(text)
+    stage = StageModel(model, memory=memory, splits=True)
+    take_out_components(stage)
+    assert len(stage.components) == count
+    assert [node.op_type for node in stage.model.graph.node] == left
+    assert stage.model.ir_version == model.ir_version
+    assert stage.model.opset_import == model.opset_import
+    for apart in (StageModel(model, memory=memory), StageModel(model, splits=True)):
+        take_out_components(apart)
+        assert apart.components == ()
+        assert apart.model is model
+
+
+def test_numbers_of_four_bits_are_not_split_into_blocks() -> None:
+    """Two of them share a byte, which a block may cut apart."""
+    model = parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (int4[4] a) => (int4[4] b) { b = Identity(a) }'
+    )
+    symbols = [Symbol(n, SymbolKind.ACTIVATION, "tensor(int4)", (4,), n) for n in "ab"]
+    regions = [Region(n, 2, "hbm") for n in "ab"]
+    memory = DeviceMemory([Tier("hbm", 2000, 1.0)], regions, symbols)
+    stage = StageModel(model, memory=memory, splits=True)
+    assert len(split_elementwise(model, lambda name: name).components) == 1
+    take_out_components(stage)
+    assert stage.components == ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import onnx
 import pytest
 import torch
@@ -33,6 +35,9 @@ def test_the_plain_form_and_the_product_are_torchs_gradient(layer: Layer) -> Non
     assert reasons == {}
     assert "ConvTranspose" not in operators(after)
     assert operators(after).count("MatMul") == 1
+    # Nothing is widened that has float32 already, and one product is no sum.
+    assert "Cast" not in operators(after)
+    assert operators(after).count("Sum") == (math.prod(layer.weight[2:]) > 1)
     onnx.checker.check_model(after, full_check=True)
     assert torch.equal(gradients.run(gradients.plain)[0], gradients.expected[0])
     assert torch.equal(gradients.run(after)[0], gradients.expected[0])
@@ -46,6 +51,7 @@ def test_halves_are_summed_in_float32_and_rounded_once(dtype: torch.dtype) -> No
     after, reasons = gradients.lowered(multiply_input_gradients)
     assert reasons == {}
     assert "ConvTranspose" not in operators(after)
+    assert operators(after).count("Cast") == 3
     assert torch.equal(gradients.run(after)[0], exact.to(dtype))
 
 
@@ -96,3 +102,11 @@ def test_what_is_not_known_for_sure_stays(proto: onnx.ModelProto, reason: str) -
     before = proto.SerializeToString(deterministic=True)
     assert multiply_input_gradients(proto) == {"y": reason}
     assert proto.SerializeToString(deterministic=True) == before
+
+
+@pytest.mark.parametrize("version", [18, 21])
+def test_an_operand_that_is_left_out_is_no_bias(version: int) -> None:
+    proto = model(version=version)
+    proto.graph.node[0].input.append("")
+    assert multiply_input_gradients(proto) == {}
+    assert "MatMul" in operators(proto)

@@ -185,3 +185,12 @@ def test_an_operand_of_unknown_type_stays() -> None:
     before = proto.SerializeToString(deterministic=True)
     assert compute_missing_kernels(proto) == {"z": "the type of its operand is not declared"}
     assert proto.SerializeToString(deterministic=True) == before
+
+
+def test_a_place_whose_type_nobody_declares_stays_a_place() -> None:
+    proto = parser.parse_model(
+        HEADER + "g (uint16[3] x) => (int64[1] z) { p = ArgMax<axis=0>(x) z = Sub(p, p) }"
+    )
+    compute_missing_kernels(proto)
+    assert [node.op_type for node in proto.graph.node] == ["Cast", "ArgMax", "Sub"]
+    onnx.checker.check_model(proto, full_check=True)

@@ -37,6 +37,7 @@ def run(proto: onnx.ModelProto, value: np.ndarray) -> np.ndarray:
         ((6, 1, 4), (6, 8, 4)),
         ((2, 1), (2, 3)),
         ((1, 5, 1, 8), (1, 5, 4, 8)),
+        ((3, 1, 32), (3, 2, 32)),
     ],
 )
 def test_a_few_short_rows_are_concatenated(before: tuple[int, ...], after: tuple[int, ...]) -> None:
@@ -70,3 +71,16 @@ def test_an_expand_to_a_shape_that_is_computed_stays() -> None:
         HEADER + "g (float[6,1,1] x, int64[3] shape) => (float[A,B,C] y) { y = Expand(x, shape) }"
     )
     assert concatenate_short_expands(proto) == {"y": "a shape is not declared"}
+
+
+def test_each_expand_of_a_graph_is_looked_at() -> None:
+    """Whatever stands before it; a node keeps its name."""
+    proto = parser.parse_model(
+        HEADER + "g (float[6,1] x) => (float[6,2] y, float[6,9] z) "
+        "<float[6,1] n, int64[2] two = {6,2}, int64[2] nine = {6,9}> "
+        "{ n = Neg(x) z = Expand(n, nine) y = Expand(n, two) }"
+    )
+    proto.graph.node[2].name = "grow"
+    assert concatenate_short_expands(proto) == {"z": "it makes many copies"}
+    assert [node.op_type for node in proto.graph.node] == ["Neg", "Expand", "Concat"]
+    assert proto.graph.node[2].name == "grow"

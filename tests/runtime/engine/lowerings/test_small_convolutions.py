@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -68,6 +70,7 @@ SMALL = {
         (5, 120, 2, 1),
         {"pads": [0, 1, 2, 0], "strides": [2, 3], "dilations": [1, 2]},
     ),
+    "padded behind": ((4, CHANNELS, 2, 2), (3, 3), (4, CHANNELS, 1, 1), {"pads": [0, 0, 1, 1]}),
     "without padding": ((4, CHANNELS, 3, 3), (3, 3), (4, CHANNELS, 1, 1), {}),
     "1x1": ((4, 256, 2, 2), (1, 1), (4, 256, 2, 2), {}),
     "1-D": ((4, 160, 5), (3,), (4, 160, 3), {}),
@@ -114,3 +117,26 @@ def test_a_convolution_of_unknown_size_stays() -> None:
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
     multiply_small_convolutions(proto)
     assert operators(proto) == ["Conv"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"version": 13}, {"auto_pad": "NOTSET"}, {"auto_pad": ""}], ids=str
+)
+def test_padding_that_is_said_to_be_explicit_is(options: dict[str, Any]) -> None:
+    """And the oldest operator set whose operators a product is made of will do."""
+    proto = model((4, CHANNELS, 2, 2), (3, 3), (4, CHANNELS, 2, 2), pads=[1] * 4, **options)
+    multiply_small_convolutions(proto)
+    assert "MatMul" in operators(proto)
+
+
+@pytest.mark.parametrize(("operator", "domain"), [("ConvTranspose", ""), ("Conv", "other")])
+def test_operators_beside_a_convolution_stay(operator: str, domain: str) -> None:
+    proto = model((4, CHANNELS, 2, 2), (3, 3), (4, CHANNELS, 2, 2), pads=[1] * 4)
+    other = proto.graph.node.add()
+    other.CopyFrom(proto.graph.node[0])
+    other.op_type, other.domain, other.output[0] = operator, domain, "z"
+    proto.graph.output.add().CopyFrom(proto.graph.output[0])
+    proto.graph.output[1].name = "z"
+    multiply_small_convolutions(proto)
+    assert (proto.graph.node[-1].op_type, proto.graph.node[-1].domain) == (operator, domain)
+    assert operators(proto).count("MatMul") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx.compose
 import onnxruntime as ort
 import pytest
 import torch
@@ -23,6 +24,9 @@ PRODUCTS = {
     "many positions": Layer((3, 17, 14, 13), (9, 17, 3, 3), padding=(1, 1)),
     "large picture": Layer((1, 9, 48, 50), (3, 9, 3, 3), padding=(1, 1)),
     "large picture, 1x1": Layer((1, 9, 48, 50), (3, 9, 1, 1)),
+    "large pictures": Layer((2, 9, 47, 51), (3, 9, 2, 1)),
+    "two offsets": Layer((3, 17, 14, 13), (9, 17, 2, 1)),
+    "padded to the size of the plane": Layer((2, 9, 9, 8), (7, 9, 2, 2), padding=(1, 1)),
     "picture smaller than the kernel": Layer((3, 12, 2, 2), (16, 12, 3, 3), padding=(1, 1)),
     "strided, the rest cut off": Layer((2, 9, 8, 6), (4, 9, 1, 1), (2, 2)),
     "dilated": Layer((2, 12, 13, 12), (11, 12, 3, 2), (2, 3), (2, 1), (2, 3)),
@@ -32,6 +36,7 @@ PRODUCTS = {
     ),
     "transposed": Layer((2, 9, 5, 6), (9, 10, 3, 3), (2, 2), (1, 1), (1, 1), True, (1, 1)),
     "depthwise": Layer((2, 8, 9, 7), (8, 1, 3, 3), padding=(1, 1), groups=8),
+    "depthwise, two channels": Layer((2, 2, 9, 7), (2, 1, 4, 3), padding=(1, 1), groups=2),
     "depthwise, strided": Layer((2, 8, 9, 8), (8, 1, 5, 3), (2, 2), (2, 1), groups=8),
     "depthwise, transposed": Layer(
         (2, 6, 5, 4), (6, 1, 3, 3), (2, 2), (1, 1), (1, 1), True, (1, 1), 6
@@ -125,11 +130,13 @@ def model(
     dtype: str = "float",
     size: str = "5",
     inner: str = INNER,
+    version: int = 21,
+    body: str = BODY,
 ) -> onnx.ModelProto:
     """Return a gradient over one axis."""
-    text = INPUTS + inner + BODY
+    text = INPUTS + inner + body
     names = {"attributes": attributes, "operands": operands, "dtype": dtype, "size": size}
-    return parser.parse_model(HEADER + text.format(**names))
+    return parser.parse_model(HEADER.replace("21", str(version)) + text.format(**names))
 
 
 OTHERS = {
@@ -138,6 +145,11 @@ OTHERS = {
     "named padding": (model('auto_pad="VALID"'), "its padding is named"),
     "dynamic": (model(size="N"), "a shape is not declared"),
     "undeclared": (model(inner=""), "a shape is not declared"),
+    "undeclared under the window": (
+        model(body=BODY.replace("p = ", "n = Neg(x) p = ").replace("(x) q", "(n) q")),
+        "a shape is not declared",
+    ),
+    "old": (model(version=12), "an old operator set"),
 }
 
 
@@ -229,3 +241,64 @@ def test_a_slice_that_skips_elements_stays() -> None:
         for proto in (before, after)
     ]
     np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("version", [13, 21])
+def test_an_operand_that_is_left_out_is_no_bias(version: int) -> None:
+    proto = model(version=version)
+    proto.graph.node[2].input.append("")
+    assert multiply_weight_gradients(proto) == {}
+    assert "MatMul" in operators(proto)
+
+
+def test_a_slice_from_a_place_that_is_computed_stays() -> None:
+    proto = cut(0, 5, "[0,0]")
+    tensor = next(tensor for tensor in proto.graph.initializer if tensor.name == "first")
+    proto.graph.initializer.remove(tensor)
+    place = onnx.helper.make_tensor_value_info("first", onnx.TensorProto.INT64, [1])
+    proto.graph.input.append(place)
+    assert multiply_weight_gradients(proto) == {}
+    assert any("s" in node.output for node in proto.graph.node)
+
+
+def test_nothing_of_several_gradients_is_copied_at_the_end() -> None:
+    proto = model()
+    second = onnx.compose.add_prefix(model(), "second ")
+    merged = onnx.compose.merge_graphs(proto.graph, second.graph, io_map=[])
+    proto.graph.CopyFrom(merged)
+    assert multiply_weight_gradients(proto) == {}
+    shed_final_reshapes(proto, fixed_outputs=())
+    makers = {name: node.op_type for node in proto.graph.node for name in node.output}
+    assert "Reshape" not in [makers[value.name] for value in proto.graph.output]
+
+
+def test_a_graph_of_nothing_but_a_convolution_says_why_it_stays() -> None:
+    proto = parser.parse_model(
+        HEADER + "g (float[9,2,5] x, float[9,2,4] w) => (float[9,9,2] c) { c = Conv(x, w) }"
+    )
+    reason = "nothing exchanges batch and channels of its result"
+    assert multiply_weight_gradients(proto) == {"c": reason}
+
+
+@pytest.mark.parametrize("size", [5, 2100])
+@pytest.mark.parametrize("dtype", ["float", "float16"])
+def test_operands_may_lie_in_any_order(size: int, dtype: str) -> None:
+    """Channels last, and batch last: of few positions, and of so many that each picture is multiplied."""
+    text = HEADER + (
+        f"g ({dtype}[2,{size},9] x, {dtype}[9,{size},2] w) => ({dtype}[9,9,3] y) "
+        f"<{dtype}[9,2,{size}] p, {dtype}[9,2,{size}] q, {dtype}[9,9,3] c> "
+        "{ p = Transpose<perm=[2,0,1]>(x) q = Transpose<perm=[0,2,1]>(w) "
+        "c = Conv<pads=[1,1]>(p, q) y = Transpose<perm=[1,0,2]>(c) }"
+    )
+    after = parser.parse_model(text)
+    assert multiply_weight_gradients(after) == {}
+    assert "Conv" not in operators(after)
+    generator = np.random.default_rng(0)
+    x, w = (generator.integers(-1, 2, shape) for shape in ((2, size, 9), (9, size, 2)))
+    feed = {"x": x, "w": w}
+    (result,) = ort.InferenceSession(after.SerializeToString()).run(
+        None, {n: a.astype({"float": "float32"}.get(dtype, dtype)) for n, a in feed.items()}
+    )
+    padded = np.pad(x, ((0, 0), (1, 1), (0, 0)))
+    wanted = [np.einsum("nla,bln->ba", padded[:, k : k + size], w) for k in range(3)]
+    np.testing.assert_array_equal(result, np.stack(wanted, 2))
