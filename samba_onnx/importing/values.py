@@ -75,7 +75,6 @@ def tensor_of(array: Array) -> Tensor:
     if flat.size and (flat[0] == flat).all():  # an operator of its own, and no constant
         return torch.full(array.shape, flat[0].item(), dtype=dtype)
     if array.dtype == ml_dtypes.bfloat16:
-        # tolist of bfloat16 gives objects that torch does not know.
         return torch.tensor(array.astype(np.float32).tolist(), dtype=dtype).reshape(array.shape)
     return torch.tensor(array.tolist(), dtype=dtype).reshape(array.shape)
 

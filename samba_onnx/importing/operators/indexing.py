@@ -36,7 +36,7 @@ def gather(node: Node, value: Tensor, places: Tensor | Array) -> Tensor:
 
 def _from_start(places: Tensor, length: int) -> Tensor:
     """Return places as torch wants them: 64 bits, none negative."""
-    # torch's gather and scatter take int64 only, and no negative places.
+    # ONNX counts negative places from the end, which torch's gather and scatter refuse.
     places = places.long()
     return torch.where(places < 0, places + length, places)
 

@@ -21,7 +21,7 @@ def gemm(node: Node, left: Tensor, right: Tensor, added: Tensor | None = None) -
     left = left.t() if node.integer("transA") else left
     right = right.t() if node.integer("transB") else right
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
-    # addmm of integers refuses factors that are floats, even where they are whole.
+    # Factors are floats in ONNX, and a product of integers has to keep its type.
     if not left.is_floating_point():
         product = torch.matmul(left, right) * int(alpha)
         return product if added is None else product + added * int(beta)
