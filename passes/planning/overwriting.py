@@ -28,12 +28,13 @@ def copy_what_is_read_on(graph: ir.Graph, regions: Mapping[str, str]) -> None:
     2. The input has a reader that the output does not depend on.
     3. The output has readers, too.
 
-    A copy into the region is put at the end of the graph, which nobody reads.
+    A copy into the region is put at the end of the graph, and nobody reads the copy.
 
     Args:
         graph: In topological order; it is changed.
         regions: Region by the name of a value, where it is not the value's own name.
     """
+    # Case 1. Few programs have such pairs, and no others need to know who depends on whom.
     pairs = list(_pairs(graph.inputs, graph.outputs, regions))
     if not pairs:
         return
@@ -43,6 +44,7 @@ def copy_what_is_read_on(graph: ir.Graph, regions: Mapping[str, str]) -> None:
     )
     copied: set[ir.Value] = set()
     for old, new in pairs:
+        # Cases 3 and 2. An output that nobody reads needs no copy: `overwrite_last` moves the node itself.
         if new in copied or new not in flow.readers or not _late_readers(flow, old, new):
             continue
         copied.add(new)
@@ -70,6 +72,7 @@ def overwrite_last(groups: Sequence[Group], roles: Roles) -> tuple[Group, ...]:
     moves: dict[ir.Node, int] = {}
     for old, new in pairs:
         producer = new.producer()
+        # What has readers still is read on by nobody, or its copy has taken its place as an output.
         if producer not in place or new in flow.readers:
             continue
         last = max((place[flow.nodes[reader]] for reader in flow.readers.get(old, ())), default=-1)
@@ -116,6 +119,7 @@ def _copy(graph: ir.Graph, new: ir.Value, names: FreeNames) -> None:
     new.name = names.take(name)
     last.name = name
     graph.append(copy)
+    # A graph may return one value several times.
     places = [index for index, value in enumerate(graph.outputs) if value is new]
     for index in places:
         graph.outputs[index] = last

@@ -203,7 +203,7 @@ def _bare(owner: Any) -> Any:
         return [_bare_member(value) for value in owner]
     if isinstance(owner, dict):
         return {name: _bare_member(value) for name, value in owner.items()}
-    twin = object.__new__(original_class(owner))
+    twin: Any = object.__new__(original_class(owner))
     for name, value in vars(owner).items():
         vars(twin)[name] = value if name.startswith("_") else _bare_member(value)
     if NUMBER in vars(twin):
