@@ -34,6 +34,7 @@ from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.precision import computing
+from samba_onnx.export.capture.promotion import promoting
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.capture.refusals import (
     not_captured,
@@ -269,6 +270,7 @@ def _traced(
                 constants,
                 OwnTensors(),
                 computing(module) as state,
+                promoting(module),
             ):
                 program = torch.export.export(module, positional, named, strict=False)
     except (SambaError, ValuesNeededError):
