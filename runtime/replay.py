@@ -62,6 +62,9 @@ class Replay:
                 ) from None
             if type(value) is not _ARRAY or value.dtype is not dtype or value.shape != shape:
                 value = spec.check(value)
+            else:
+                for each in spec.index_checks:
+                    each.check(value)
             arrays.append(value)
         return arrays
 

@@ -29,6 +29,7 @@ from samba_onnx.export.capture.modules import input_names as names_of
 from samba_onnx.export.decomposition.dropout_operands import with_dropout_operands
 from samba_onnx.export.differentiation.joint import Joint
 from samba_onnx.export.naming import SymbolClaims, dropout_name
+from samba_onnx.export.programs.index_demands import index_demands
 from samba_onnx.export.programs.losses_rule import LossChoice
 from samba_onnx.export.programs.narrow_residents import narrow_residents
 from samba_onnx.export.programs.output_names import output_names
@@ -233,6 +234,7 @@ class _Writer:
             argins=tuple(self._argins),
             notes=original.notes,
             metadata=MappingProxyType(dict(original.metadata)),
+            index_demands=index_demands(original, self._inputs),
         )
         return Exported(
             program,
