@@ -33,7 +33,7 @@ class IndexCheck:
         """Check an input.
 
         Args:
-            array: Of the compiled type and shape.
+            array: An array of the compiled type and shape.
 
         Raises:
             InputError: It holds a number that is out of range; the message has the first.

@@ -61,9 +61,9 @@ def _any_recurrent_input() -> Iterator[None]:
     original = nn.RNNBase.check_input
 
     def check_input(layer: nn.RNNBase, value: Tensor, sizes: Tensor | None) -> None:
-        weight = layer._flat_weights[0]
-        pair = {weight.dtype, value.dtype} == {torch.bfloat16, torch.float32}
-        original(layer, value.to(weight.dtype) if pair else value, sizes)
+        own = next(layer.parameters()).dtype
+        pair = {own, value.dtype} == {torch.bfloat16, torch.float32}
+        original(layer, value.to(own) if pair else value, sizes)
 
     nn.RNNBase.check_input = check_input  # type: ignore[method-assign,assignment]
     try:

@@ -112,7 +112,7 @@ class _Way:
 
     def _part(self, places: Tensor) -> tuple[tuple[int, int], ...] | None:
         """Return the part of the input that has places; None if it is none that axes can tell."""
-        own = places[places >= 0].unique()
+        own = torch.unique(places[places >= 0])
         if not len(own):
             return None  # there is no number of the input to check
         coordinates = torch.unravel_index(own, self.shape)
@@ -128,8 +128,8 @@ def _moved(user: fx.Node, node: fx.Node, places: Any) -> Any:
     if user.all_input_nodes != [node] or user.args[0] is not node:
         return None
     if name in _CONVERSIONS:
-        own = node.meta["val"].dtype
-        return places if _is_integer(value) and value.dtype in (*_WIDE, own) else None
+        kept = isinstance(value, Tensor) and value.dtype in (*_WIDE, node.meta["val"].dtype)
+        return places if kept else None
     if name not in _MOVES:
         return None
     if name in ("pad", "constant_pad_nd"):

@@ -215,8 +215,7 @@ class _Writer:
         values = self._operands()
         made: dict[fx.Node, Any] = {}
         results = translate(self._graph.graph_module, self._build, values, made)
-        outputs = self._outputs(results)
-        regions = self._updates(results)
+        outputs, regions = self._outputs(results), self._updates(results)
         if not self._build.graph.outputs:
             raise ModelError(
                 "the module returns no tensor and writes no buffer, so that there is nothing to "
@@ -286,9 +285,8 @@ class _Writer:
                 self._claims.claim(placeholder.qualified, f"argin {placeholder.qualified!r}")
                 values[placeholder.name] = self._input(placeholder.qualified, node)
             else:
-                values[placeholder.name] = self._resident(
-                    placeholder.kind, placeholder.qualified, node
-                )
+                kind, qualified = placeholder.kind, placeholder.qualified
+                values[placeholder.name] = self._resident(kind, qualified, node)
         return values
 
     def _given(self, name: str, node: fx.Node, position: int) -> ir.Value:
