@@ -2,8 +2,9 @@
 
 A causal language model of transformers becomes two graphs of one PEF, which share weights and
 cache: the prompt graph reads a prompt of fixed length and writes the first rows of the cache, the
-token graph reads one token per sequence and writes one row. A cache has a fixed number of rows;
-those behind a sequence's last token are masked, so that sequences of a batch may differ in length.
+token graph reads one token per sequence and adds it. What a model keeps has a fixed size: rows of keys
+and values, of which a layer with a sliding window has as many as the window, and states of recurrent
+layers. Shorter prompts are padded in front, as ``generate`` of transformers has them.
 """
 
 from __future__ import annotations
@@ -13,20 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 import samba_onnx as samba
+from models.decoding import Decoder, suitable_reading
 from samba_onnx.errors import UsageError
 from samba_onnx.graph import FwdGraph
 
-__all__ = ["Decoder", "Generator", "Sizes"]
+__all__ = ["Generator", "Sizes"]
 
 PROMPT, TOKEN = "prompt", "token"
 """Names of the graphs."""
-
-Cache = tuple[tuple[Tensor, Tensor], ...]
-"""Keys and values of every layer, (batch, heads, rows, width of a head)."""
 
 
 @dataclass(frozen=True)
@@ -45,116 +43,40 @@ class Sizes:
             raise UsageError(f"{self} cannot be: give 0 < batch and 0 < prompt <= rows")
 
 
-class _Rows:
-    """What the layers of a language model are given for their cache."""
-
-    def __init__(self, positions: Tensor, rows: int, before: Cache | None) -> None:
-        self.layers: list[tuple[Tensor, Tensor]] = []
-        self._positions = positions
-        self._rows = rows
-        self._before = before
-
-    def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Keep a layer's new rows; returns all that it shall attend to."""
-        if self._before is None:
-            behind = (0, 0, 0, self._rows - keys.shape[2])
-            self.layers.append((nn.functional.pad(keys, behind), nn.functional.pad(values, behind)))
-            return keys, values
-        old_keys, old_values = self._before[layer]
-        self.layers.append((self._put(old_keys, keys), self._put(old_values, values)))
-        return self.layers[-1]
-
-    def _put(self, old: Tensor, new: Tensor) -> Tensor:
-        batch, heads, _, _ = old.shape
-        places = (
-            torch.arange(batch)[:, None, None],
-            torch.arange(heads)[None, :, None],
-            self._positions[:, None, :],
-        )
-        return old.index_put(places, new)
-
-
-class Decoder(nn.Module):
-    """A causal language model under plain tensors: its cache comes in and goes out."""
-
-    def __init__(self, model: PreTrainedModel, rows: int, *, greedy: bool = False) -> None:
-        """Take a model of transformers that has its layers' cache through ``update``.
-
-        Args:
-            model: Llama, Qwen, Mistral, GPT-2 and the like.
-            rows: Of the cache.
-            greedy: Choose the next token in the graph. Otherwise logits are returned.
-        """
-        super().__init__()
-        self.model = model
-        self.rows = rows
-        self.greedy = greedy
-
-    def forward(
-        self, tokens: Tensor, position: Tensor, cache: Cache | None = None
-    ) -> tuple[Tensor, ...]:
-        """Read tokens.
-
-        Args:
-            tokens: int64, (batch, prompt), with anything behind the end of a shorter one; or
-                (batch, 1) with a cache.
-            position: int64, (batch, 1): number of tokens in the prompt; or, with a cache, the row
-                that the token gets.
-            cache: What tokens before left; None for a prompt.
-
-        Returns:
-            Logits (batch, vocabulary); or, if greedy, the next token (batch, 1) and its position
-            (batch, 1). Behind them the cache, flat.
-        """
-        batch, length = tokens.shape
-        if cache is None:
-            positions = torch.arange(length).expand(batch, length)
-            visible = torch.arange(length) <= positions[:, :, None]
-            last, behind = position - 1, position
-        else:
-            positions = position
-            visible = torch.arange(self.rows) <= positions[:, :, None]
-            last, behind = torch.zeros_like(position), position + 1
-        rows = _Rows(positions, self.rows, cache)
-        hidden = self.model.base_model(
-            input_ids=tokens,
-            attention_mask=visible[:, None],
-            position_ids=positions,
-            past_key_values=rows,
-            use_cache=True,
-        ).last_hidden_state
-        if cache is None:
-            hidden = hidden.gather(1, last[:, :, None].expand(batch, 1, hidden.shape[-1]))
-        head = self.model.get_output_embeddings()  # type: ignore[no-untyped-call]
-        logits = head(hidden)[:, 0]
-        flat = [tensor for layer in rows.layers for tensor in layer]
-        if self.greedy:
-            return logits.argmax(-1, keepdim=True), behind, *flat
-        return logits, *flat
-
-
 class Generator:
     """Traces a language model's two graphs, and generates text with them."""
 
     def __init__(self, model: PreTrainedModel, sizes: Sizes, *, greedy: bool = False) -> None:
         """Trace both graphs, and add them to ``samba.session``.
 
+        First, a few tokens are generated on the host in both ways, which tells how the model reads.
+
         Args:
-            model: In evaluation mode; it is converted in place.
+            model: Any causal language model of transformers whose state has a fixed size; it is
+                put into evaluation mode and converted in place.
             sizes: Of the graphs.
-            greedy: Choose tokens on the device, where they and their positions stay: a step then
-                copies one token per sequence to the host, and nothing from it.
+            greedy: Choose tokens on the device, where they stay: a step then copies one token per
+                sequence to the host, and nothing from it.
+
+        Raises:
+            UsageError: The model cannot be generated with, for the reason stated.
         """
         self.sizes = sizes
         self.greedy = greedy
-        self._decoder = Decoder(model, sizes.rows, greedy=greedy).eval()
+        model.eval()  # type: ignore[no-untyped-call]  # transformers annotates little
+        if hasattr(model, "set_experts_implementation"):
+            # All experts compute: the other implementations have sizes that depend on values.
+            model.set_experts_implementation("batched_mm")
+        reading = suitable_reading(model, sizes.rows, sizes.batch)
+        self.pads = reading.pads
+        self._decoder = Decoder(model, sizes.rows, reading, greedy=greedy).eval()
+        given = [torch.zeros(sizes.batch, width, dtype=torch.int64) for width in (sizes.prompt, 1)]
+        self._decoder.prepare(given[0], given[1] if self.pads else None)
         samba.from_torch_model_(self._decoder)
-        prompt = (self._integers("prompt", sizes.prompt), self._integers("prompt_length", 1))
-        self._prompt = self._trace(PROMPT, prompt)
-        cache = self._prompt[2 if greedy else 1 :]
-        before = [_like(tensor) for tensor in cache]
-        pairs = tuple(zip(before[::2], before[1::2], strict=True))
-        token = (self._integers("token", 1), self._integers("position", 1), pairs)
+        padding = self._integers("padding", 1) if self.pads else None
+        self._prompt = self._trace(PROMPT, (self._integers("prompt", sizes.prompt), padding))
+        state = tuple(_like(tensor) for tensor in self._prompt[2:])
+        token = (self._integers("token", 1), padding, self._integers("position", 1), state)
         self._token = self._trace(TOKEN, token)
 
     def compile(self, path: str | Path) -> str:
@@ -196,33 +118,33 @@ class Generator:
             UsageError: There are too many or too few prompts, or the cache has too few rows.
         """
         self._check(prompts, count)
-        lines = [list(prompt) for prompt in prompts]
-        places = [min(len(line), self.sizes.prompt) for line in lines]
-        chosen = self._read(lines, places)
+        width = max(self.sizes.prompt, *map(len, prompts))
+        missing = [width - len(prompt) for prompt in prompts]
+        padded = [[0] * less + list(prompt) for less, prompt in zip(missing, prompts, strict=True)]
+        chosen = self._read(padded, missing)
+        for place in range(self.sizes.prompt, width):
+            chosen = self._step([line[place] for line in padded])
+        made: list[list[int]] = [[] for _ in prompts]
         while True:
-            own = [place == len(line) for line, place in zip(lines, places, strict=True)]
-            for line, token, new in zip(lines, chosen, own, strict=True):
-                line += [token] * new
-            made = [_cut(lines[i][len(prompts[i]) :], count, end) for i in range(len(lines))]
-            if None not in made:
-                return [[*prompt, *(new or ())] for prompt, new in zip(prompts, made, strict=True)]
-            given = [line[place] for line, place in zip(lines, places, strict=True)]
-            # The device has the tokens that it chose itself, and their positions.
-            chosen = self._step(None if self.greedy and all(own) else (given, places))
-            places = [place + 1 for place in places]
+            for new, token in zip(made, chosen, strict=True):
+                new.append(token)
+            cut = [_cut(new, count, end) for new in made]
+            if None not in cut:
+                return [[*prompt, *(new or ())] for prompt, new in zip(prompts, cut, strict=True)]
+            # The device has the tokens that it chose itself.
+            chosen = self._step(None if self.greedy else chosen)
 
-    def _read(self, lines: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[int]:
+    def _read(self, lines: Sequence[Sequence[int]], missing: Sequence[int]) -> list[int]:
         """Run the prompt graph; returns the token that it chooses for each sequence."""
-        width = self.sizes.prompt
-        padded = [[*line[:width], *[0] * (width - len(line))] for line in lines]
-        return self._run(PROMPT, self._prompt, prompt=padded, prompt_length=_column(lengths))
+        inputs = {"prompt": [list(line[: self.sizes.prompt]) for line in lines]}
+        if self.pads:
+            inputs["padding"] = _column(missing)
+        return self._run(PROMPT, self._prompt, **inputs)
 
-    def _step(self, given: tuple[Sequence[int], Sequence[int]] | None) -> list[int]:
-        """Run the token graph, with tokens and positions or with those on the device."""
-        if given is None:
-            return self._run(TOKEN, self._token)
-        tokens, positions = given
-        return self._run(TOKEN, self._token, token=_column(tokens), position=_column(positions))
+    def _step(self, tokens: Sequence[int] | None) -> list[int]:
+        """Run the token graph, with tokens or with those on the device."""
+        given = {} if tokens is None else {"token": _column(tokens)}
+        return self._run(TOKEN, self._token, **given)
 
     def _run(
         self, graph: str, outputs: Sequence[samba.SambaTensor], **inputs: list[list[int]]
@@ -236,11 +158,11 @@ class Generator:
     def _trace(self, name: str, inputs: tuple[object, ...]) -> tuple[samba.SambaTensor, ...]:
         """Trace a graph; what both graphs have is in the same place."""
         outputs = samba.utils.trace_multigraph(self._decoder, inputs)
-        fronts = ("token", "position") if self.greedy else ("",)
-        for output, place in zip(outputs, fronts, strict=False):
-            output.sn_region_name = place or output.sn_name
-        for index, output in enumerate(outputs[len(fronts) :]):
-            output.sn_region_name = f"cache_{index // 2}_{('keys', 'values')[index % 2]}"
+        front, position, *state = outputs
+        front.sn_region_name = "token" if self.greedy else front.sn_name
+        position.sn_region_name = "position"
+        for index, output in enumerate(state):
+            output.sn_region_name = f"cache_{index}"
         samba.session.add_graph(FwdGraph(inputs, outputs, name=name))
         return outputs
 
@@ -253,7 +175,14 @@ class Generator:
                 f"there are {len(prompts)} prompts and {count} tokens to generate; the graphs take "
                 f"{self.sizes.batch} prompts of one token or more, and generate one or more"
             )
-        longest = max(map(len, prompts)) + count - 1
+        lengths = set(map(len, prompts))
+        if not self.pads and (len(lengths) > 1 or min(lengths) < self.sizes.prompt):
+            raise UsageError(
+                f"prompts of {', '.join(map(str, sorted(lengths)))} tokens were given; the model takes no "
+                f"padding: give prompts of one length, of at least the {self.sizes.prompt} tokens of the "
+                "prompt graph, or compile with a shorter one"
+            )
+        longest = max(self.sizes.prompt, *lengths) + count - 1
         if longest > self.sizes.rows:
             raise UsageError(
                 f"{longest} tokens must be kept, but the cache has {self.sizes.rows} rows: "

@@ -19,6 +19,7 @@ Importing this package costs next to nothing: each name below loads its module o
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 from typing import TYPE_CHECKING, Any
@@ -243,3 +244,9 @@ def _imported(module: str, name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+    # Before the program makes its group: torchrun's store has what an earlier start left there.
+    with contextlib.suppress(ImportError):  # without torch there is no group
+        importlib.import_module("samba_onnx.workflows.replica_starts").start_afresh()

@@ -9,6 +9,7 @@ from samba_onnx.pef.manifest import Region
 from samba_onnx.pef.target_summary import TargetSummary, Tier
 
 _NAMED_OFFENDERS = 5
+"""Largest values that the refusal names."""
 
 
 def off_chip_tiers(target: TargetSummary) -> tuple[Tier, ...]:
@@ -56,6 +57,7 @@ def allocate(
                 Region(name=name, bytes=size, tier=homes[name], mutable=name in written)
                 for name, size in sizes.items()
             )
+    # With those of earlier graphs, which take up the same memory: the new ones alone may well have room.
     regions = {region.name: region.bytes for region in used} | dict(sizes)
     raise OutOfDeviceMemoryError(_complaint(regions, by_size, sizes, target), regions=regions)
 
@@ -69,6 +71,8 @@ def _fill(
         room[region.tier] -= region.bytes
     homes: dict[str, str] = {}
     for name in order:
+        # First fit. A region is not divided between tiers: its record names one, at whose rate traffic is
+        # counted.
         tier = next((tier for tier, left in room.items() if sizes[name] <= left), None)
         if tier is None:
             return None

@@ -1,4 +1,4 @@
-"""How much of a token attention reads again for every later one: its keys and values."""
+"""The bytes of a token that attention reads again for every later one: its keys and values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _SAME: Final = frozenset({"Cast", "Expand", "Reshape", "Squeeze", "Transpose", "
 """Operators that make another form of keys or values."""
 _SCORES: Final = frozenset({"Add", "Cast", "Div", "Mul", "Reshape", "Where"})
 """Operators between the product of queries and keys and the Softmax."""
+# Looking upwards branches at every Add and Where: without a bound it would go through all of the model
+# above.
 _FARTHEST: Final = 8
+"""Nodes that are passed on the way between a Softmax and a product."""
 
 
 def cached_bytes(model: ir.Model) -> tuple[int, int]:
@@ -41,6 +44,8 @@ def _attention(softmax: ir.Node) -> tuple[int, int]:
     if product is None or scores is None:
         return 0, 0
     shape = static_shape(softmax.inputs[0]) if softmax.inputs[0] is not None else None
+    # Second factors are what a cache keeps: queries and probabilities, the first ones, are made anew by
+    # each token.
     values, keys = _forms(product.inputs[1]), _forms(scores.inputs[1])
     if not values or not keys or shape is None or len(shape) < 2:
         return 0, 0
@@ -48,6 +53,7 @@ def _attention(softmax: ir.Node) -> tuple[int, int]:
     # looked at before heads were repeated, but not before rows were moved: of equal sizes the last form.
     sequences = _sequences(min(values, key=_elements), shape[-1])
     size = _fewest_bytes(values) + _fewest_bytes(keys)
+    # Rounded up, so that a token never seems to take less than it does.
     return -(-size // (shape[-1] * sequences)), shape[-2] * sequences
 
 
@@ -56,6 +62,7 @@ def _sequences(values: ir.Value, tokens: int) -> int:
     shape = static_shape(values) or (1,)
     if len(shape) > 2:
         return shape[0]
+    # Without an axis of sequences, the rows of all of them lie behind each other.
     return max(1, shape[0] // tokens)
 
 
@@ -80,6 +87,7 @@ def _product_before(value: ir.Value | None, steps: int) -> ir.Node | None:
         return node
     if node.op_type not in _SCORES | _SAME:
         return None
+    # Any operand may lead there: a mask may stand on either side of a sum.
     found = (_product_before(each, steps - 1) for each in node.inputs)
     return next((each for each in found if each is not None), None)
 
@@ -98,9 +106,11 @@ def _forms(value: ir.Value | None) -> list[ir.Value]:
 
 def _fewest_bytes(forms: Sequence[ir.Value]) -> int:
     """Return the bytes of the smallest form, whose elements may be fewer or of a narrower type."""
+    # A cache holds heads before they are repeated, in the type that they have before a Cast widens them.
     sizes = [value_bytes(form) for form in forms]
     return min((size for size in sizes if size is not None), default=0)
 
 
 def _elements(value: ir.Value) -> int:
+    # A form of unknown shape is never the smallest.
     return math.prod(static_shape(value) or (1 << 60,))

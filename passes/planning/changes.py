@@ -60,6 +60,8 @@ class PlacedGraph:
         reasons = {n: s.reason for n, s in supports.items() if s.reason is not None}
         placement = Placement(reasons, supports)
         machine = self.machine
+        # Islands are looked for anew: sizes that the CPU computes for a refused node only are the RDU's
+        # once it takes it.
         strict = demote_islands(self.model, placement, machine.target, machine.level, machine.rules)
         measures = [measure(self.model, strict, self.machine, self.roles)]
         if self.optimal:
@@ -68,6 +70,7 @@ class PlacedGraph:
             )
             if proposal is not None:
                 measures.append(measure(self.model, proposal, self.machine, self.roles))
+        # As the compiler chooses: it plans both placements, and takes the shorter run.
         return min(measures, key=lambda each: each.seconds)
 
 
@@ -86,14 +89,20 @@ def changes(graph: PlacedGraph, advise: Advise) -> tuple[tuple[Change, ...], Bou
     groups: dict[tuple[ReasonCode, str], list[ir.Node]] = {}
     refused = {n: s.reason for n, s in graph.placement.supports.items() if s.reason is not None}
     for node, reason in refused.items():
+        # A value without a size cannot be copied to a device, whatever operators that has.
         if reason.code not in _OF_VALUES and _has_sizes(node):
             groups.setdefault((reason.code, qualified(node.domain, node.op_type)), []).append(node)
     if not refused:
         return (), None
+    # Not read off the plan that there is: differences are those of lifting alone only if both are measured
+    # alike.
     now = graph.lifted(())
+    # Every change is one placement of the whole graph more, so that a large one has time for few.
     most = max(_LEAST_CHANGES, _MOST_NODES // max(len(graph.placement.supports), 1))
+    # Those with most nodes are likeliest to be worth something.
     largest = sorted(groups.items(), key=lambda item: -len(item[1]))[:most]
     measured = [_change(graph, now, key, nodes, advise) for key, nodes in largest]
+    # Seconds may be equal, as where copies go on beside sections: then bytes decide.
     ranked = sorted(measured, key=lambda change: (-change.seconds, -change.bytes))
     return tuple(ranked), _bound(graph, refused)
 

@@ -69,7 +69,7 @@ class CutProblem:
         return own + sum(value_cost(value, homes) for value in self.values)
 
     def touching(self) -> dict[int, list[CutValue]]:
-        """Return the values that each node writes or reads, by position; those of some have none."""
+        """Return the values that each node writes or reads, by position; nodes without such values are left out."""
         found: dict[int, list[CutValue]] = {}
         for value in self.values:
             writer = () if isinstance(value.writer, Home) else (value.writer,)
@@ -79,6 +79,7 @@ class CutProblem:
 
     def solve(self) -> tuple[Home, ...]:
         """Return the cheapest homes; of several, those with the most nodes on the RDU."""
+        # Of several cheapest cuts the one closest to the CPU, which leaves the most nodes on the RDU.
         on_cpu = _network(self).behind_cut()
         return tuple(
             self.fixed.get(position, Home.CPU if position in on_cpu else Home.RDU)
@@ -115,6 +116,8 @@ def _network(problem: CutProblem) -> Network:
             _join(network, position, SINK, rdu - cpu)
     for number, value in enumerate(problem.values):
         writer = place(value.writer)
+        # Each place once: readers of fixed homes are one terminal, and share a copy. In an order that is
+        # the same in all processes, which that of a set is not.
         others = dict.fromkeys(
             [*map(place, value.readers), *(_TERMINALS[home] for home in sorted(value.ends))]
         )
@@ -124,6 +127,7 @@ def _network(problem: CutProblem) -> Network:
 
 def _join(network: Network, tail: Hashable, head: Hashable, capacity: int) -> None:
     """Add an edge: what it costs that the tail is with the RDU and the head with the CPU."""
+    # No cut goes through an edge into the source or out of the sink, and none between a point and itself.
     if tail != head and capacity > 0 and tail != SINK and head != SOURCE:
         network.edge(tail, head, capacity)
 
@@ -172,6 +176,7 @@ def components(problem: CutProblem, members: Sequence[int]) -> Iterator[list[int
         group, pending = [first], [first]
         while pending:
             for index in touching.get(pending.pop(), ()):
+                # Each value once: else every reader of a value with many would look at all others again.
                 if index in used:
                     continue
                 used.add(index)

@@ -1,4 +1,4 @@
-"""Which inputs would decide, as constants, what keeps a node off the RDU.
+"""Finds inputs that would let the RDU run a node that it refuses, if they were constants.
 
 A branch is chosen, a loop counted or a shape computed from a few numbers that an input brings in every run. If a
 program never changes them, they may as well be constants, and then the node is one that the RDU runs.
@@ -45,6 +45,7 @@ def with_constant_hints(part: Part, placement: Placement) -> Placement:
     """
     if not part.has_weights:
         return placement
+    # Supports hold the same reasons, for those who ask what the target says: both get the hint.
     hinted = {node: _hinted(node, reason) for node, reason in placement.reasons.items()}
     supports = {
         node: replace(support, reason=hinted[node]) if node in hinted else support
@@ -97,6 +98,8 @@ def _origin(node: ir.Node) -> ir.Node:
         ]
         if not before or before[0] is None:
             return node
+        # Of several operands with dynamic dimensions the first: one origin to begin with is enough for a
+        # hint.
         node = before[0]
     return node
 
@@ -118,11 +121,13 @@ def _slice(operand: ir.Value) -> tuple[tuple[ir.Value, ...], frozenset[ir.Node]]
         value = waiting.pop()
         producer = value.producer()
         if producer is not None:
+            # No constant changes a size: for these the reason has a hint of its own, with --dim.
             if producer.op_type in _OF_SIZES or len(nodes) > _MOST_NODES:
                 return (), frozenset()
             if producer not in nodes:
                 nodes.add(producer)
                 waiting += reads(producer)
+        # What has neither a producer nor the place of an input is a constant already.
         elif value.is_graph_input():
             shape = static_shape(value)
             if shape is None or math.prod(shape) > _MOST_ELEMENTS:
@@ -133,6 +138,7 @@ def _slice(operand: ir.Value) -> tuple[tuple[ir.Value, ...], frozenset[ir.Node]]
 
 def _compared(nodes: Iterable[ir.Node]) -> str:
     """Return the number that nodes compare with, if it is one; else a word that stands for the user's."""
+    # A comparison with one number, as of a mode with 2, says which value the model was written for.
     numbers = {
         str(array.item())
         for node in nodes

@@ -31,6 +31,7 @@ def is_stored(tensor: ir.TensorProtocol) -> bool:
     Returns:
         False for strings and for tensors of at most ``INLINE_LIMIT`` bytes.
     """
+    # ONNX has no external data of strings.
     return tensor.dtype != ir.DataType.STRING and tensor.nbytes > INLINE_LIMIT
 
 
@@ -69,11 +70,13 @@ def emit_stage(
                 graph.value_info.append(ir.serde.serialize_value(value))
     opsets = [
         onnx.helper.make_opsetid(domain, version)
+        # Sorted: one model makes one PEF, byte for byte, in whichever order its operator sets were added.
         for domain, version in sorted(model.opset_imports.items())
     ]
     return onnx.helper.make_model(
         graph,
         opset_imports=opsets,
+        # onnxruntime refuses a file of a newer format than it knows, though no node of it may need that.
         ir_version=min(model.ir_version, NEWEST_IR_VERSION),
         producer_name="samba-onnx",
     )
@@ -114,6 +117,7 @@ def _initializer(
         raise InternalError(f"initializer {name!r} has no content: please report this")
     if stored is None:
         inline: onnx.TensorProto = ir.to_proto(_in_memory(tensor))
+        # Initializers may share a tensor, which has the name of one of them.
         inline.name = name
         return inline
     proto = onnx.TensorProto(
@@ -130,6 +134,7 @@ def _initializer(
 
 def _in_memory(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
     """Return a tensor that does not refer to the original model's external data."""
+    # Strings are never external: they are in the model itself.
     if tensor.dtype == ir.DataType.STRING:
         return tensor
     return ir.Tensor(tensor.numpy())

@@ -16,6 +16,7 @@ from samba_onnx.program.dataflow import dimensions
 from samba_onnx.program.repetition import repetition
 
 _UNKNOWN: Final[Shape] = (0,)
+"""The shape of a value of unknown rank: its size makes a number of operations 0, and no guess."""
 
 
 def node_flops(node: ir.Node) -> int:
@@ -31,6 +32,7 @@ def node_flops(node: ir.Node) -> int:
     """
     repeated = repetition(node)
     if repeated is not None:
+        # The body's nodes are not of this graph, so that nobody else counts them.
         return repeated.steps * sum(map(node_flops, repeated.body))
     row = facts(node.op_type, node.domain)
     if row is None:

@@ -39,6 +39,7 @@ def host_seconds(node: ir.Node, host: HostSummary) -> float | None:
         return None
     moved = 0
     for value in (*reads(node), *node.outputs):
+        # A result without a name is one that nobody reads: onnxruntime does not write it.
         size = value_bytes(value) if value.name else 0
         if size is None:
             return None
@@ -50,6 +51,7 @@ def host_seconds(node: ir.Node, host: HostSummary) -> float | None:
 
 def _body_seconds(repeated: Repetition, host: HostSummary) -> float | None:
     times = [host_seconds(inner, host) for inner in repeated.body]
+    # One unknown time makes the whole unknown: a sum of the others would look like a cheap body.
     known = [time for time in times if time is not None]
     return repeated.steps * sum(known) if len(known) == len(times) else None
 
@@ -62,7 +64,7 @@ def known_at_load(nodes: Iterable[ir.Node], roles: Roles) -> frozenset[ir.Node]:
         roles: What inputs and outputs of their graph are to the device.
 
     Returns:
-        Those that read only initializers, residents that no run changes, and results of each other.
+        The nodes that read only initializers, residents that no run changes, and results of each other.
         Operators that draw random numbers, carry graphs or are not known are none of them, and no node
         whose results have no known type, for it must be stated what is kept.
     """

@@ -20,6 +20,7 @@ from samba_onnx.safety.files import open_regular
 
 _FILE: Final = Path(__file__).with_name("default_host.toml")
 _MAX_BYTES: Final = 1 << 16
+"""Size of a profile, at most: one of all data types takes a few thousand bytes."""
 _SINGLE: Final = {
     "bytes_per_second": "bytes/s",
     "copy_bytes_per_second": "bytes/s",
@@ -62,6 +63,7 @@ class HostFile(_Strict):
         for name in self.peak_flops:
             if name not in known:
                 raise ValueError(f"unknown data type {name!r} in peak_flops")
+        # The rate of every data type without one of its own.
         if "float32" not in self.peak_flops:
             raise ValueError("peak_flops has no float32, which other data types are counted as")
         return self
@@ -103,6 +105,7 @@ def _read(path: Path, label: str) -> HostFile:
             f"take {DEFAULT_HOST}"
         )
     with open_regular(path, what="host file", error=TargetError) as file:
+        # One byte more tells a file that is too large without reading all of it.
         content = file.read(_MAX_BYTES + 1)
     if len(content) > _MAX_BYTES:
         raise TargetError(f"{label}: larger than {_MAX_BYTES} bytes, so no host file", path=path)

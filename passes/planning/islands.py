@@ -77,6 +77,7 @@ def demote_islands(
     if len(reasons) == len(placement.reasons):
         return placement
     moved = replace(placement, reasons={n: reasons[n] for n in flow.nodes if n in reasons})
+    # A node that leaves a section may tear it apart, which makes more boundaries than copies are saved.
     before, after = (_pairs(model, p, target, level, rules) for p in (placement, moved))
     if after > before:
         return placement
@@ -99,6 +100,7 @@ class _View:
             position = pending.pop()
             if position in self.candidates and not self._may_move(position):
                 self.candidates.remove(position)
+                # A node that stays may be what its neighbours counted on: they are looked at again.
                 pending.extend(self.flow.predecessors(position))
                 pending.extend(self.flow.successors(position))
 
@@ -140,8 +142,10 @@ class _View:
 
     def _may_move(self, position: int) -> bool:
         outputs = [v for v in self.flow.nodes[position].outputs if v.name]
+        # The host has the values of one RDU, and an exchange is with all of them.
         if is_collective(self.flow.nodes[position]):
             return False
+        # Rule 1 before 2 and 3: a look at shapes strikes out most nodes of a model.
         return all(_is_small(v) for v in (*self.flow.reads[position], *outputs)) and (
             all(self._operand_fits(v) for v in self.flow.reads[position])
             and all(self._result_fits(v) for v in outputs)
@@ -177,6 +181,7 @@ def _is_small(value: ir.Value) -> bool:
     if shape is None:
         return False
     sizes = [size for size in shape if isinstance(size, int)]
+    # A size that is not known may be large.
     return len(sizes) == len(shape) and math.prod(sizes) <= LARGEST
 
 
@@ -185,6 +190,8 @@ def _explain(
 ) -> dict[ir.Node, Reason]:
     """Return the reason of every node of an island, with the hint that would free its readers."""
     copies = len(view.operands(island)) + len(view.results(island))
+    # Readers come first: an island is computed for them, and what lets the RDU run them lets it have the
+    # island.
     hints = (reasons[view.flow.nodes[p]].hint for p in view.neighbours(island))
     hint = next((hint for hint in hints if hint), "")
     who = "it" if len(island) == 1 else f"this island of {len(island)} nodes"

@@ -109,6 +109,7 @@ class _Joiner:
             del source.initializers[name_of(value)]
         for value in inputs:
             known = self._tie(value)
+            # An output may be an input as it is, and is what this was tied to then.
             if outputs.get(name_of(value)) is value:
                 outputs[name_of(value)] = known
         for value in initializers:
@@ -137,10 +138,12 @@ class _Joiner:
             for name, kind in program.residents.items()
             if name in self.values
         }
+        # What nodes write to residents is an output, too: else no stage would return it to the device.
         self.graph.outputs.extend(
             unique([*outputs, *(value for value in residents if not value.is_graph_input())])
         )
         return JoinedProgram(
+            # The newest of all: an older one may lack what a newer part uses.
             model=ir.Model(self.graph, ir_version=max(part.model.ir_version for part in parts)),
             groups=tuple(replace(g, type=part.type) for part in parts for g in part.groups),
             placement=Placement(

@@ -60,6 +60,8 @@ def _signature(node: ir.Node) -> Hashable:
         None if value is None else (value.dtype, dimensions(value))
         for value in (*node.inputs, None, *node.outputs)
     ]
+    # Types and shapes, as timing.md states it: values and weights are arguments of a program, no part of
+    # it.
     return (node.domain, node.op_type, *values)
 
 
@@ -94,12 +96,17 @@ def joined(stages: Sequence[Launchable], target: TargetSummary) -> list[list[int
     units = room = 0
     joins = False
     for place, stage in enumerate(stages):
+        # Of a device without figures of units nobody knows what fits together: every section is loaded by
+        # itself.
         fits = (
             target.timing is not None
             and units + stage.units <= target.timing.compute_units
             and room + stage.sram_bytes <= capacity
         )
-        if programs and stage.on_rdu and (stage.exchanges or (joins and fits)):
+        # An exchange always goes on with the section that computed its values: it streams them out. Behind a
+        # fallback nothing streams, and it begins a program.
+        streams = stage.exchanges and place > 0 and stages[place - 1].on_rdu
+        if stage.on_rdu and (streams or (joins and fits)):
             programs[-1].append(place)
         else:
             programs.append([place])
@@ -143,6 +150,7 @@ def _repeats(
         return [stages[place].kind for place in program]
 
     for program in reversed(programs[max(number - _LONGEST_TURN, 0) : number]):
+        # The device waits for the host there, and is started again behind it.
         if not stages[program[0]].on_rdu:
             return False
         if kinds(program) == kinds(programs[number]):

@@ -32,6 +32,7 @@ from samba_onnx.program.dataflow import Dataflow, is_weight, name_of, reads
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.minimum_cut import SINK, SOURCE, Network
 
+# To leave one out, the whole model is legalised and planned once more: for many webs that takes long.
 _FEW = 8
 """Webs of values of which each is looked at alone."""
 _PICOSECONDS = 1e12
@@ -114,10 +115,13 @@ class PlannedChooser:
         proposals = [frozenset[ir.Node](), view.cut(), frozenset(forms)]
         measured = {proposal: view.measure(proposal) for proposal in dict.fromkeys(proposals)}
         before = measured[proposals[0]]
+        # Of equal ones the first, which rewrites nothing: a rule that saves no time leaves the user's node
+        # as it is.
         chosen = min(measured, key=lambda proposal: measured[proposal].seconds)
         if self.options.everything:
             chosen = proposals[-1]
         after = measured[chosen]
+        # Where webs were narrowed before, a run without rules is one before that, too.
         self.before, self.after = self.before or before, after
         self._brought = tuple(self._records(view, chosen, after))
         return chosen
@@ -138,12 +142,15 @@ class PlannedChooser:
             fallbacks: By web, its nodes that the target refuses.
             apply: Narrows the webs of some numbers in a copy of the model.
         """
+        # All webs or none first: one alone may save nothing, where its neighbours stay wide and the copies
+        # between them.
         every = frozenset(range(len(fallbacks)))
         measured = {each: self._narrowed(model, each, apply) for each in (frozenset(), every)}
         before = self.before = measured[frozenset()]
         chosen: frozenset[int] = min(measured, key=lambda each: measured[each].seconds)
         if self.options.everything:
             chosen = every
+        # One after the other, from what is chosen so far: each choice is measured beside those that stay.
         elif chosen and len(every) <= _FEW:
             for number in every:
                 less = chosen - {number}
@@ -194,7 +201,7 @@ class PlannedChooser:
         )
 
     def refuse(self, node: ir.Node, rule: str, refusal: Refusal) -> None:
-        """Keep why a rule leaves a node."""
+        """Keep the reason for which a rule does not rewrite a node."""
         self._refused.setdefault(rule, {})[name_of(node)] = refusal.reason
 
     @property
@@ -215,6 +222,8 @@ class PlannedChooser:
             taken = [node for node in nodes if node in chosen]
             bought = Measure(0, 0, 0.0)
             if taken:
+                # All else stays chosen: what two rules bring together is more or less than the sum of both
+                # alone.
                 bought = view.measure(chosen.difference(taken)).minus(after)
             left = [node for node in nodes if node not in chosen]
             yield _record(rule, self.graph, taken, left, bought)
@@ -245,6 +254,8 @@ def _has_sizes(node: ir.Node, form: LegalForm) -> bool:
     read = [value for value in node.outputs if value.uses() or value.is_graph_output()]
     for value, result in zip(read, form.graph.outputs, strict=True):
         if value_bytes(value) is None and value_bytes(result) is not None:
+            # A rule states the shapes of its results, also where inference could not tell those of the
+            # node.
             value.type, value.shape = result.type, result.shape
     return all(value_bytes(value) is not None for value in (*reads(node), *read))
 
@@ -273,7 +284,7 @@ class _View:
         )
 
     def cut(self) -> frozenset[ir.Node]:
-        """Return the nodes that belong on the RDU: the fewest of those that cost the least."""
+        """Return the nodes that belong on the RDU, by the cheapest cut."""
         flow = Dataflow.of(self.model.graph)
         network = Network()
         places = [p for p, node in enumerate(flow.nodes) if node in self.forms]
@@ -302,6 +313,8 @@ class _View:
         if size is None or self.roles.known_to_host(value):
             return
         copy = round(self.chooser.machine.target.summary.transfer_seconds(size) * _PICOSECONDS)
+        # One point for each direction, which all readers pull along: a copy is paid once, whoever reads it
+        # there.
         down, up = (value, "down"), (value, "up")
         network.edge(start, down, copy)
         network.edge(up, start, copy)
@@ -320,4 +333,5 @@ class _View:
         graph, summary = self.forms[node].graph, self.chooser.machine.target.summary
         outside = off_chip_tiers(summary)[0].name
         new = [value_bytes(value) or 0 for value in graph.initializers.values()]
+        # Without a launch: the form is to join a section, and which one is known when all is planned.
         return cost(graph, {outside: new}, summary).time.overlapped

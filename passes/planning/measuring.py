@@ -85,6 +85,8 @@ def measure(
     at_load = known_at_load(model.graph, roles)
     for place, stage in enumerate(stages):
         if not stage.on_rdu:
+            # A fallback whose nodes are all computed at load is not called in a run: not even its start
+            # counts.
             nodes = [node for node in stage.group.nodes if node not in at_load]
             seconds = machine.host.call_seconds if nodes else 0.0
             seconds += sum(host_seconds(node, machine.host) or 0.0 for node in nodes)
@@ -111,12 +113,15 @@ def _sections(
     stages: Sequence[StageInterface], target: Target, roles: Roles, instead: Instead
 ) -> Sequence[Section]:
     """Return the sections of a schedule with their times."""
+    # Regions are given only when a plan is made in full.
     outside = off_chip_tiers(target.summary)[0].name
     drafts: list[SectionDraft] = []
     for place, stage in enumerate(stages):
         if not stage.on_rdu:
             continue
         nodes = [new for node in stage.group.nodes for new in instead(node)]
+        # Of the nodes that there are: what a legal form has inside stays on the chip, and its ends are
+        # those of the node.
         partly = moved_bytes(stage.group.nodes, roles.region)
         moved = (*stage.inputs, *stage.loaded, *stage.outputs)
         traffic = {v: (outside, partly.get(v, value_bytes(v) or 0)) for v in moved}

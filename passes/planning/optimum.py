@@ -53,6 +53,7 @@ from samba_onnx.program.dataflow import Dataflow, is_weight, name_of
 
 _BULK: Final = 0.99
 """Share of the arithmetic that stays on the RDU."""
+# Whole numbers add up to the same in every order, so that homes of equal cost are seen to be equal.
 _PER_SECOND: Final = 10**12
 """Units of cost: picoseconds."""
 
@@ -92,6 +93,7 @@ def cheapest_placement(
     unsupported = {
         p for p, node in enumerate(flow.nodes) if placement.supports[node].reason is not None
     }
+    # Without a fallback there is nothing to move beside; spatial mapping takes no node on the CPU at all.
     if not unsupported or roles.spatial_batches:
         return None
     view = _View(flow, roles, machine, placement, known_at_load(flow.nodes, roles), pinned)
@@ -101,8 +103,11 @@ def cheapest_placement(
     touching = problem.touching()
     reasons: dict[ir.Node, Reason] = {}
     for component in components(problem, moved):
+        # What moved without a fallback beside it goes back: a model is ported for the RDU, however small it
+        # is.
         if not unsupported.isdisjoint(component):
             reasons |= view.explain(problem, touching, component, unsupported)
+    # A proposal that moves nothing would be planned and measured for the same result.
     if reasons.keys() == placement.reasons.keys():
         return None
     return replace(placement, reasons={n: reasons[n] for n in flow.nodes if n in reasons})
@@ -110,7 +115,7 @@ def cheapest_placement(
 
 @dataclass(frozen=True)
 class _View:
-    """A graph, as far as its cut asks."""
+    """The parts of a graph and of its surroundings that its cut depends on."""
 
     flow: Dataflow
     roles: Roles
@@ -130,6 +135,7 @@ class _View:
             if position not in unsupported and stays:
                 on_rdu = self.placement.on_rdu(node)
                 fixed[position] = Home.RDU if on_rdu else Home.CPU
+        # The target says nothing about the time of what it cannot run, and with one home no cost counts.
         rdu = (0 if p in unsupported else self._rdu(node) for p, node in enumerate(nodes))
         return CutProblem(
             rdu=tuple(rdu),
@@ -150,6 +156,7 @@ class _View:
         tied = [position for position in component if position in unsupported]
         chosen = [position for position in component if nodes[position] not in known]
         saved = _saving(problem, touching, component, chosen) / _PER_SECOND
+        # What lets the RDU run a fallback lets it have the nodes beside it, too.
         hint = next((h for p in tied if (h := known[nodes[p]].hint)), "")
         beside = nodes[tied[0]]
         reasons: dict[ir.Node, Reason] = {}
@@ -182,6 +189,8 @@ class _View:
             if left <= 0:
                 break
             left, least = left - operations, operations
+        # Nodes that do as much as the least of them stay, too: equal layers must not be torn apart. Where
+        # no node does anything, none is bulk.
         return frozenset(p for p, operations in work.items() if operations >= max(least, 1))
 
     def _stays(self, node: ir.Node) -> bool:
@@ -203,6 +212,8 @@ class _View:
     def _rdu(self, node: ir.Node) -> int:
         target, residents = self.machine.target, self.roles.residents
         read = data_reads(node, target)
+        # Operands from other nodes are on the chip if they share a section, and weights and residents never
+        # are.
         if self.machine.level != "o0":
             read = [value for value in read if is_weight(value) or value in residents]
         written = node.outputs if self.machine.level == "o0" else ()
@@ -221,6 +232,7 @@ class _View:
 
     def _value(self, value: ir.Value) -> CutValue | None:
         roles, size = self.roles, value_bytes(value)
+        # Weights are on both sides, argins are registers, and what the host knows it need not copy.
         if size is None or is_weight(value) or value in roles.argins or roles.known_to_host(value):
             return None
         producer, resident = self.flow.producer.get(value), value in roles.residents
@@ -248,6 +260,8 @@ def _saving(
     values = {id(v): v for position in component for v in touching.get(position, ())}.values()
 
     def total(on_cpu: Collection[int]) -> int:
+        # Whoever touches these values and is not in the component runs on the RDU: values connect all that
+        # is on the CPU.
         homes = defaultdict(lambda: Home.RDU, dict.fromkeys(on_cpu, Home.CPU))
         own = sum(problem.cpu[p] if p in on_cpu else problem.rdu[p] for p in component)
         return own + sum(value_cost(value, homes) for value in values)

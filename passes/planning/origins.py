@@ -32,6 +32,7 @@ def by_operator(nodes: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ...]]:
         product = widened_for(node)
         (widening[product] if product is not None and product in known else others).append(node)
     for own in _with_masks(list(_runs(others))):
+        # A product is a run of one node, so that what widens for it is found under the first.
         yield (*widening.get(own[0], ()), *own)
 
 
@@ -57,6 +58,8 @@ def _draws_mask(run: Sequence[ir.Node]) -> bool:
         return False
     own = {output for node in run for output in node.outputs}
     read = (value for node in run for value in node.inputs if value is not None)
+    # Seeds, rates and shapes have one axis at most; a value with more is data, which the run is there to
+    # work on.
     return all(value in own or value.shape is None or value.shape.rank() <= 1 for value in read)
 
 
@@ -66,9 +69,11 @@ def _only_reader(run: Sequence[ir.Node], place: Mapping[ir.Node, int]) -> int | 
     if any(output.is_graph_output() for output in outputs):
         return None
     users = {user for output in outputs for user, _ in output.uses()}
+    # A product or an exchange would not be alone any more.
     if any(map(_is_alone, users)):
         return None
     readers = {place.get(user) for user in users}
+    # What the run reads of itself stays inside.
     readers -= {place[run[0]]}
     return readers.pop() if len(readers) == 1 else None
 
@@ -93,6 +98,7 @@ def _origin(node: ir.Node) -> tuple[str, ...]:
     if not scope or _is_alone(node):
         return ()
     module, _, operator = scope.rpartition(SEPARATOR)
+    # The scope of a gradient ends in the name of its operator, that of a forward node in its module.
     own = module if operator.endswith("_bwd") else scope
     # Other names of elements take no time; they stay with what stands in their line.
     whole = "" if renames(node) else node.metadata_props.get(OPERATOR_KEY, "")

@@ -1,4 +1,4 @@
-"""Activations of which one takes the place of another that no later call needs, where memory is short."""
+"""Lets activations take the place of others in device memory that no later call needs, where memory is short."""
 
 from __future__ import annotations
 
@@ -74,10 +74,11 @@ def _fits(
 def _taking_turns(
     values: Sequence[ir.Value], stages: Sequence[StageInterface]
 ) -> Mapping[str, str]:
-    """Return the regions of those that do not keep the one of their own name."""
+    """Return, by name, the regions of the values that do not keep a region of their own name."""
     candidates = set(values)
     last: dict[ir.Value, int] = {}
     for call, stage in enumerate(stages):
+        # A result that nobody reads is needed while it is written, if not longer.
         for value in (*stage.inputs, *stage.outputs):
             last[value] = call
     ending: dict[int, list[ir.Value]] = {}

@@ -31,6 +31,7 @@ from samba_onnx.program.minimum_cut import SINK, SOURCE, Network
 if TYPE_CHECKING:
     from samba_onnx.passes.planning.placement import Placement
 
+# A second of time at ten times as many, and a graph of many fallbacks has hundreds of boundaries.
 CUT_LIMIT = 1000
 """Movable nodes up to which a minimum cut is computed; above, they run as early as possible."""
 
@@ -85,6 +86,7 @@ def group(
     Returns:
         Groups in execution order, as ``partition`` describes them.
     """
+    # Which side begins is not known beforehand, and may save a switch: both are tried.
     candidates = [
         (_fewest_kept_bytes(flow, homes, _earliest(flow, homes, start)), start) for start in Home
     ]
@@ -116,6 +118,7 @@ def _beside_readers(
         for position, node in enumerate(flow.nodes)
         if homes[position] is Home.CPU and node in at_load
     }
+    # Tied in either direction: at load, a fallback has nothing that another one computes.
     ties: networkx.Graph[int] = networkx.Graph()
     ties.add_nodes_from(movable)
     for position in movable:
@@ -123,6 +126,8 @@ def _beside_readers(
     moved = list(phases)
     for tied in networkx.connected_components(ties):
         readers = {p for position in tied for p in flow.successors(position)} - tied
+        # Before the first reader. One on the RDU needs results of the phase before its own, one on the CPU
+        # is joined.
         latest = min(
             (phases[p] - (homes[p] is Home.RDU) for p in readers),
             default=max(phases[p] for p in tied),
@@ -169,7 +174,7 @@ def _weights(flow: Dataflow, homes: Sequence[Home]) -> dict[ir.Value, int]:
 
 
 def _kept_bytes(flow: Dataflow, homes: Sequence[Home], phases: Sequence[int]) -> int:
-    """Return the bytes kept from phase to phase, a value counted once per switch it outlives."""
+    """Return the bytes kept from phase to phase; a value counts once for each switch that it outlives."""
     total = 0
     for value, size in _weights(flow, homes).items():
         last = max(phases[reader] for reader in flow.readers[value])
@@ -193,8 +198,10 @@ def _fewest_kept_bytes(flow: Dataflow, homes: Sequence[Home], earliest: list[int
     for position, phase in enumerate(phases):
         if phase < latest[position]:
             free.setdefault(phase, []).append(position)
+    # Homes alternate, so that every second phase is one of the RDU.
     for boundary in range(min(free), max(phases), 2):
         candidates = [p for p in sorted(free.get(boundary, ())) if boundary < latest[p]]
+        # As early as possible is right, too: it only may keep more bytes in device memory.
         if candidates and len(candidates) <= CUT_LIMIT:
             for position in _run_after(flow, weights, candidates, phases, boundary):
                 phases[position] = boundary + 2
@@ -209,7 +216,7 @@ def _run_after(
     phases: Sequence[int],
     boundary: int,
 ) -> list[int]:
-    """Return those of the free nodes that should run after a switch.
+    """Return the free nodes that should run after a switch.
 
     Args:
         flow: All nodes.
@@ -238,6 +245,7 @@ def _run_after(
         values.update(dict.fromkeys(flow.reads[position]))
         values.update(dict.fromkeys(flow.nodes[position].outputs))
         for earlier in flow.predecessors(position):
+            # Endless: nothing runs before the switch that needs a result from behind it.
             network.edge(vertex(earlier), position)
     for value in values:
         if value in weights:

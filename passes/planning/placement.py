@@ -44,6 +44,7 @@ def place(model: ir.Model, target: Target) -> Placement:
         began to be unknown.
     """
     supports = {node: supported(node, target) for node in model.graph}
+    # A node far behind the unknown value cannot be mended where it stands: the reason names the origin.
     supports |= _blamed(model.graph, supports)
     supports |= {
         node: replace(support, reason=_explained(support.reason, node, target))
@@ -71,6 +72,7 @@ def supported(node: ir.Node, target: Target) -> Support:
         return support
     timing, capacity = target.summary.timing, target.summary.tier("sram").bytes
     units, needed = units_of(node, target.summary), sram_bytes((node,), target)
+    # A section may be cut where it is too large, a body may not: each step needs all of it.
     if timing is not None and units > timing.compute_units:
         excess = f"{units:,} compute units at once, and {target.name} has {timing.compute_units:,}"
     elif needed > capacity:
@@ -94,6 +96,8 @@ class Supporting:
 def _explained(reason: Reason, node: ir.Node, target: Target) -> Reason:
     """Return the reason of a node of a foreign operator with why it is not expanded."""
     why = f"it is not expanded: {node.meta[UNEXPANDED]}"
+    # A reason of another kind stays as it is, with this behind it. That of the domain would say twice that
+    # nobody knows the operator.
     if reason.code is not ReasonCode.DOMAIN:
         return replace(reason, message=f"{reason.message}; {why}")
     name = qualified(node.domain, node.op_type)
@@ -129,6 +133,7 @@ def _blamed(graph: ir.Graph, supports: Mapping[ir.Node, Support]) -> dict[ir.Nod
 
 def _is_unknown(value: ir.Value) -> bool:
     """Return whether type or rank of a tensor are not known; of one that a node leaves out they need not be."""
+    # A constant knows its type, and a result without a name and readers is one that the node leaves out.
     if value.const_value is not None or not (value.name or value.uses()):
         return False
     if value.type is None or value.dtype is ir.DataType.UNDEFINED:

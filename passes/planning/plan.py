@@ -134,6 +134,8 @@ def plan(
         refuse_unless_spatial(roles, stages, placement)
     kinds = _kinds(roles, stages, weight_names)
     shared = {region.name: region for previous in earlier for region in previous.regions}
+    # Before regions get their places: which values take turns in one decides how much memory all of them
+    # take.
     roles = overlaid(roles, stages, kinds, target.summary, shared.values())
     regions = _regions(roles, stages, target, shared)
     by_region = {**shared, **{region.name: region for region in regions}}
@@ -145,6 +147,7 @@ def plan(
     ]
     sections = _sections(records, target, by_name, roles)
     if roles.spatial_batches:
+        # By region: a weight and its update are one place.
         stays = {
             by_name[name_of(value)].name: by_name[name_of(value)].bytes
             for value in on_device(roles, stages)
@@ -199,6 +202,7 @@ def _fallbacks(
 
 
 def _stage_names(stages: Sequence[StageInterface], earlier: Sequence[GraphPlan]) -> tuple[str, ...]:
+    # Names are told apart in the whole PEF: logs and reports show them without their graph.
     taken = [stage.name for plan in earlier for stage in (*plan.sections, *plan.fallbacks)]
     names = [stage_name(stage.group.nodes, stage.group.rule) for stage in stages]
     return unique([*taken, *names])[len(taken) :]
@@ -217,6 +221,7 @@ def _graph_record(
     transfers = run_transfers(roles, stages, target)
     present = {t.symbol for previous in earlier for t in previous.graph.load_transfers}
     weights = {v: Cause(kinds[v].value) for stage in stages for v in stage.loaded}
+    # Residents are loaded, too, whether or not a section of this graph reads them.
     weights |= dict.fromkeys(roles.loaded(), Cause.WEIGHT)
     return Graph(
         name=name,
@@ -258,6 +263,7 @@ def _kinds(
     for stage in stages:
         for value in stage.outputs:
             kind = SymbolKind.OUTPUT if value in outputs else SymbolKind.ACTIVATION
+            # A resident that a stage writes stays what the program says it is.
             kinds.setdefault(value, kind)
     return kinds
 
@@ -269,6 +275,7 @@ def _regions(
     sizes = {name: region.bytes for name, region in shared.items()}
     for value in on_device(roles, stages):
         name, size = roles.region(value), fixed_bytes(value) * roles.copies(value)
+        # Also against regions of earlier graphs: these have their size already.
         if sizes.setdefault(name, size) != size:
             raise UsageError(
                 f"tensor {value.name!r} of {size:,} bytes is to share region {name!r} with one of "
@@ -290,6 +297,7 @@ def _experimental(stages: Sequence[StageInterface], placement: Placement) -> dic
         for node in stage.group.nodes if stage.on_rdu else ():
             support = placement.supports[node]
             evidence = support.evidence
+            # A documented operator is worth a remark only where the document itself calls it experimental.
             if evidence == "documented":
                 evidence = "experimental" if support.experimental else None
             if evidence is not None:

@@ -39,6 +39,7 @@ _PRODUCTS: Final = _MATRIX | _CONVOLUTIONS | _OTHERS
 """Operators of ONNX's own domain whose arithmetic is that of products."""
 
 _ROW_BY_ROW: Final = frozenset({"LayerNormalization", "LogSoftmax", "RMSNormalization", "Softmax"})
+# Sums by element may join all layers of a model: without a bound each product would look at all of it.
 _NEAR: Final = 64
 """Values that are looked at to find out what a product streams its rows from or to."""
 
@@ -59,7 +60,7 @@ class ProductSize:
     """Columns of each."""
 
     def granules(self, granule: int) -> int:
-        """Return the granules of all products."""
+        """Return how many granules all products take, with sizes rounded up to whole ones."""
         sizes = (self.rows, self.depth, self.columns)
         return self.count * math.prod(-(-size // granule) for size in sizes)
 
@@ -72,6 +73,7 @@ class ProductSize:
         Returns:
             Those of all granules, and at least of one granule for each compute unit.
         """
+        # Units without a granule wait until the others are done.
         busy = max(self.granules(timing.granule), timing.compute_units)
         return 2 * timing.granule**3 * busy
 
@@ -116,17 +118,20 @@ def product_size(node: ir.Node) -> ProductSize | None:
     if not is_product(node) or not node_flops(node):
         return None
     result = _shape(node.outputs[0])
+    # A kernel of a ConvTranspose has its input channels first: none of the sizes below would be right.
     if node.op_type in _CONVOLUTIONS - {"ConvTranspose"}:
         kernels = _shape(node.inputs[3 if node.op_type == "QLinearConv" else 1])
         if not kernels or not result:
             return None
         groups = max(integer_attribute(node, "group", 1), 1)
         columns = max(kernels[0] // groups, 1)
+        # Each place of the result is a row: a convolution is the product of patches with its kernels.
         rows = math.prod(result) // max(kernels[0], 1)
         return ProductSize(groups, rows, math.prod(kernels[1:]), columns)
     if node.op_type not in _MATRIX or not result:
         return None
     left = _shape(node.inputs[0])
+    # Behind the scale and the zero point of the first operand, where there are such.
     right = _shape(node.inputs[3 if node.op_type == "QLinearMatMul" else 1])
     if len(left) < 2 or len(right) < 2:
         return None
@@ -157,6 +162,7 @@ def stationary(node: ir.Node, tile: int) -> tuple[ir.Value, int] | None:
     known = {value: number for value, number in sizes.items() if number is not None}
     if size is None or len(known) < len(values):
         return None
+    # What is kept takes room for as long as the section runs, what streams past only that of a tile.
     value = min(known, key=lambda each: known[each])
     if node.op_type in _MATRIX and _streams_rows(node, value, tile):
         value = values[1]
@@ -190,6 +196,7 @@ def _meets_whole_rows(
 ) -> bool:
     """Return whether elementwise operators lead from a value to one that takes or makes whole rows."""
     pending, seen = [value], {value}
+    # Elementwise operators pass rows on as they come, so that the order is decided behind them.
     while pending and len(seen) < _NEAR:
         for node, beyond in neighbours(pending.pop()):
             if _takes_whole_rows(node):
@@ -236,6 +243,7 @@ def units_of(node: ir.Node, target: TargetSummary) -> int:
         return sum(units_of(inner, target) for inner in repeated.body)
     if timing is None or renames(node):
         return 0
+    # Elements are taken as they come, whatever their number: such a stage of the pipeline keeps nothing.
     if not is_product(node):
         return timing.operator_units
     own = stationary(node, timing.tile_bytes)

@@ -67,6 +67,7 @@ def in_programs(
         order[draft.place] = launchable(draft.record, draft.nodes, target)
     own = launched(order, target)
     sections = with_launches([d.record for d in drafts], [own[d.place] for d in drafts])
+    # Only a program that was cut for several RDUs exchanges anything.
     behind = exchanged(drafts, joined(order, target)) if any(s.exchanges for s in order) else {}
     return tuple(
         replace(section, streaming=_streaming(draft, behind[draft.place], target))
@@ -91,9 +92,12 @@ def exchanged(
         brought: list[ir.Value] = []
         for draft in (by_place[place] for place in program if place in by_place):
             if draft.record.collective is not None:
+                # A collective is the only node of its section.
                 brought += [draft.nodes[0].outputs[0]]
             else:
                 makers = [value.producer() for value in brought]
+                # One exchange that brings whole rows of other RDUs keeps the section waiting, whatever the
+                # others do.
                 if brought and all(maker and arrives_in_rows(maker) for maker in makers):
                     result[draft.place] = tuple(brought)
                 brought = []

@@ -84,6 +84,7 @@ def section_traffic(
     for value in (*interface.inputs, *interface.loaded, *interface.outputs):
         region, copies = regions[name_of(value)], roles.copies(value)
         if not roles.spatial_batches or roles.is_batch(value):
+            # A call sees one mini-batch of those that lie in the region.
             traffic[value] = (region.tier, partly.get(value, region.bytes // copies))
     return traffic
 
@@ -125,6 +126,7 @@ def _repeated_bodies(nodes: Iterable[ir.Node]) -> Iterator[RepeatedBody]:
         found = repetition(node)
         if found is not None:
             names = [qualified(inner.domain, inner.op_type) for inner in each_node(found.body)]
+            # In the order of the body, which a set would not keep: records are the same on every machine.
             operators = {name: names.count(name) for name in dict.fromkeys(names)}
             yield RepeatedBody(name_of(node), found.steps, operators)
 
@@ -147,6 +149,7 @@ def fallback_record(
     nodes = interface.group.nodes
     at_load = known_at_load(nodes, roles)
     times = [host_seconds(node, host) for node in nodes if node not in at_load]
+    # What is all computed at load is not called in a run.
     start = host.call_seconds if times else 0.0
     return Fallback(
         **vars(stage),

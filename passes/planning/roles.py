@@ -52,13 +52,15 @@ class Roles:
     def is_batch(self, value: ir.Value) -> bool:
         """Return whether a value holds all mini-batches of a run, of which sections see one.
 
-        So do the inputs of a spatially mapped graph, its outputs, and the gradients of both; what
-        stays on the device and what sections pass on to each other is there once.
+        Inputs and outputs of a spatially mapped graph hold all of them, and the gradients of both do;
+        what stays on the device and what sections pass on to each other is there once.
         """
         return bool(self.spatial_batches) and value in self._batches
 
     @functools.cached_property
     def _batches(self) -> frozenset[ir.Value]:
+        # An output that nothing computes is an input, counted with those, or a weight, of which there is
+        # one.
         computed = (value for value in self.outputs if value.producer() is not None)
         exchanged = frozenset((*self.inputs, *computed)) - self.argins - self.residents.keys()
         gradients = {gradient_name(name_of(value)) for value in exchanged}
@@ -74,6 +76,7 @@ class Roles:
 
     def known_to_host(self, value: ir.Value) -> bool:
         """Return whether a value is a resident that no run changes, so that the host knows it."""
+        # A kind that is not loaded has its first value from a run, of which the host sees nothing.
         return self.residents.get(value) in LOADED_KINDS and self.region(value) not in self.changed
 
     def loaded(self) -> tuple[ir.Value, ...]:
@@ -84,6 +87,7 @@ class Roles:
         first: dict[str, ir.Value] = {}
         for value, kind in self.residents.items():
             if kind in LOADED_KINDS and value.is_graph_input():
+                # By region: what several programs or names share is loaded once.
                 first.setdefault(self.region(value), value)
         return tuple(first.values())
 

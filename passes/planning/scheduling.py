@@ -109,6 +109,8 @@ def run_transfers(
     on_host = {v for v, call in written.items() if not stages[call].on_rdu}
     on_rdu = {v for v, call in written.items() if stages[call].on_rdu}
     residents = set(roles.residents)
+    # Residents are there from the start, but for those that the graph writes: these are where their stage
+    # runs.
     on_rdu |= residents.difference(written)
     on_host |= {value for value in residents if roles.known_to_host(value)}
     for call, stage in enumerate(stages):
@@ -116,8 +118,10 @@ def run_transfers(
         way = Direction.HOST_TO_RDU if stage.on_rdu else Direction.RDU_TO_HOST
         for value in stage.inputs:
             if (value in written or value in residents) and value not in here:
+                # From here on it is on both sides: nobody who reads it later copies it again.
                 here.add(value)
                 transfers.append(_transfer(value, way, Cause.FALLBACK, call, target))
+        # Behind the copies that its section waits for.
         exchange = collective(stage.group.nodes)
         if exchange is not None:
             seconds = target.exchange_seconds(exchange.bytes)
@@ -161,6 +165,8 @@ def boundaries(
     for transfer in transfers:
         if transfer.cause is Cause.FALLBACK and transfer.call is not None:
             before, after = writer.get(transfer.symbol), calls[transfer.call].stage
+            # What a fallback writes to a resident is copied in its own call, and a resident may have no
+            # writer here.
             if before is not None and before != after:
                 crossings.setdefault((before, after), []).append(transfer)
     return tuple(

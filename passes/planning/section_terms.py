@@ -44,6 +44,7 @@ class Arithmetic:
         """
         if timing is None:
             return float(self.operations)
+        # A product of few rows would leave most of a granule empty: going through elements is faster then.
         one_by_one = self.operations / timing.vector_efficiency
         return min(self.filled / share, one_by_one) if self.filled else one_by_one
 
@@ -95,6 +96,7 @@ class SectionTerms:
             needed = one.at_peak(share, target.timing)
             ideal[one.dtype] = ideal.get(one.dtype, 0.0) + needed
         peaks = {name: target.peak_flops.get(name, slowest) for name in ideal}
+        # One after the other: the same units compute all types.
         times = (needed / peaks[name] for name, needed in ideal.items() if peaks[name] > 0)
         return sum(times, start=0.0)
 
@@ -102,6 +104,7 @@ class SectionTerms:
         """Return the share of its peak rate that the products of the section reach."""
         if timing is None:
             return 1.0
+        # A product with the chip to itself; else the slowest stage of a pipeline sets the pace of all.
         if self.alone:
             return timing.product_efficiency * (timing.streamed_share if self.streamed else 1.0)
         return timing.tuned_efficiency if timing.tuned else timing.fused_efficiency
@@ -123,6 +126,7 @@ def section_terms(
     moved = {tier: tuple(sizes) for tier, sizes in traffic.items()}
     if only_addresses or collective(nodes) is not None:
         return SectionTerms(sum(flops), moved, executed=False)
+    # Other names take no time, and a product reads bfloat16 itself: neither keeps it from being alone.
     operators = [node for node in nodes if not renames(node) and widened_for(node) is None]
     alone = operators[0] if len(operators) == 1 and is_product(operators[0]) else None
     return SectionTerms(
@@ -156,6 +160,7 @@ def node_dtype(node: ir.Node) -> str:
         for value in (*node.inputs, *node.outputs)
         if value is not None and value.dtype is not None
     ]
+    # Floats first: indices and masks stand beside the numbers that a node computes with.
     for dtype in types:
         if dtype.is_floating_point():
             return plain_name(dtype.name)

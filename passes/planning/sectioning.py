@@ -70,6 +70,7 @@ def cut(
         raise UsageError(f"level is {level!r}: expected one of {', '.join(LEVELS)}")
     pieces: list[Group] = []
     capacity = target.summary.tier("sram").bytes
+    # All groups at once: a pattern may say that an operator of another group, or on the CPU, is near.
     fused = iter(_fused(groups, rules) if level == "o1" else ())
     for group in groups:
         if group.home is Home.CPU:
@@ -262,6 +263,7 @@ class _Touches:
             kept = {v: value_bytes(v) or 0 for v in operands if is_weight(v) and v is not table}
             own = None if timing is None else stationary(node, timing.tile_bytes)
             if own is not None:
+                # It may be a weight, of which all is there already.
                 kept.setdefault(*own)
             weights.append(list(kept.items()))
             touched.append([v for v in (*operands, *node.outputs) if v not in kept])
@@ -306,6 +308,7 @@ class _Window:
         self.start = 0
         self.end = 0
         self._touches = touches
+        # An array: a value that is touched far apart changes all positions between, in one step.
         self._live = np.zeros(len(touches.weights), dtype=np.int64)
         self._users: dict[ir.Value, int] = {}
         self._weight_bytes = 0
@@ -370,6 +373,7 @@ def _depth_first(nodes: Sequence[ir.Node]) -> list[ir.Node]:
     for root in range(len(nodes)):
         if flow.successors(root):
             continue
+        # No recursion: a chain of operators is longer than Python's stack.
         stack = [(root, iter(flow.predecessors(root)))]
         while stack:
             position, waiting = stack[-1]

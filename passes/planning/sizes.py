@@ -24,6 +24,7 @@ def value_bytes(value: ir.Value) -> int | None:
         Bytes, elements of less than a byte packed (three int4 elements take two bytes); None where
         the type or a dimension is not known, and for strings and values that are no tensors.
     """
+    # Not isinstance, which is slow on these types: they fulfil a runtime protocol.
     if type(value.type) is ir.SparseTensorType:
         return None
     dtype, shape = value.dtype, dimensions(value)
@@ -38,4 +39,5 @@ def value_bytes(value: ir.Value) -> int | None:
 
 @functools.cache
 def _element(dtype: ir.DataType) -> ElementType | None:
+    # Kept by type: every value of a graph is asked for several times.
     return ELEMENT_TYPES.get(dtype.name.lower())

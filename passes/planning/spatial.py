@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from samba_onnx.passes.planning.placement import Placement
 
 _MOST_LISTED = 4
+"""Operators on the CPU that the refusal names."""
 
 
 def refuse_unless_spatial(
@@ -52,6 +53,7 @@ def refuse_unless_spatial(
         if not roles.is_batch(value):
             continue
         element = None if value.dtype is None else ELEMENT_TYPES.get(value.dtype.name.lower())
+        # Mini-batches lie behind each other in a region: of packed elements, two would share a byte.
         if value_bytes(value) is None or element is None or element.packs:
             raise UsageError(
                 f"mapping 'spatial' takes tensors of fixed sizes and whole bytes; {value.name!r} is "
@@ -78,6 +80,7 @@ def refuse_unless_on_chip(
     Raises:
         OutOfDeviceMemoryError: They are.
     """
+    # Sections count residents already, but of a table that is looked up only rows.
     needed = max(sum(section.sram_bytes for section in sections), resident_bytes)
     capacity = target.tier("sram").bytes
     if needed > capacity:

@@ -53,6 +53,7 @@ def interfaces(
     """
     visible: set[ir.Value] = set(graph.outputs)
     backwards: list[StageInterface] = []
+    # From the last one: what a group has to return is what later ones read.
     for group in reversed(groups):
         operands = unique(value for node in group.nodes for value in reads(node))
         results = [value for node in group.nodes for value in node.outputs if value.name]
@@ -61,6 +62,8 @@ def interfaces(
         inputs = [v for v in operands if not is_weight(v) and v not in inside]
         loaded: list[ir.Value] = []
         if group.home is Home.RDU:
+            # Operands that become part of the section's configuration are never loaded, unless a node reads
+            # them as data, too.
             data = unique(value for node in group.nodes for value in data_reads(node, target))
             loaded = [value for value in data if is_weight(value)]
         visible.update(inputs)

@@ -1,4 +1,4 @@
-"""What of a section takes values in the order in which an exchange between RDUs brings them, row by row.
+"""The nodes of a section that take values in the order in which an exchange between RDUs brings them, row by row.
 
 Rows are what lies along the last axis. Arithmetic by element, sums and norms along a row, and products whose left
 operand they are take one row after the other, and bring results in the same order. A product that sums over rows, as of
@@ -34,7 +34,7 @@ _ALONG_ROWS: Final = frozenset({"Concat", "Split"})
 
 @dataclass(frozen=True)
 class StreamedTerms:
-    """What a section has to do, of which a part goes on while an exchange brings rows."""
+    """The part of a section that goes on while an exchange brings rows."""
 
     terms: SectionTerms
     """What these operators have to do."""
@@ -48,6 +48,8 @@ class StreamedTerms:
             whole: What the whole section has to do.
             target: The device's figures.
         """
+        # The part is modelled by itself, with fewer values that share a rate: it never takes longer than
+        # the whole.
         seconds = min(self.terms.time(target).overlapped, whole.time(target).overlapped)
         return Streaming(seconds, self.tiles)
 
@@ -59,7 +61,7 @@ def streamed_terms(
     whole: SectionTerms,
     target: TargetSummary,
 ) -> StreamedTerms | None:
-    """Return what of a section goes on while values arrive.
+    """Return the part of a section that goes on while values arrive.
 
     Args:
         nodes: The section's nodes in the order in which they run.
@@ -71,6 +73,7 @@ def streamed_terms(
     Returns:
         The part; None where nothing goes on, the section takes no time, or the figures of the device do not say what sections take.
     """
+    # Nothing begins before the first tile is there, so that with one tile nothing overlaps.
     tiles = None if target.timing is None else _tiles(sums, target.timing.granule)
     streamed = streamed_nodes(nodes, sums) if tiles is not None and tiles > 1 else []
     if not streamed or tiles is None or not whole.executed:
@@ -81,6 +84,7 @@ def streamed_terms(
         if value in touched:
             moved.setdefault(tier, []).append(size)
     terms = section_terms(streamed, moved, target)
+    # At the efficiency of the whole section: its other nodes are on the chip, too.
     return StreamedTerms(replace(terms, alone=whole.alone, streamed=whole.streamed), tiles)
 
 
@@ -92,7 +96,7 @@ def streamed_nodes(nodes: Sequence[ir.Node], sums: Collection[ir.Value]) -> list
         sums: The values, which arrive row by row.
 
     Returns:
-        Those that take rows in their order, and those that read nothing of the values.
+        The nodes that take rows in their order, and the nodes that read nothing of the values.
     """
     flowing, waiting = set(sums), set[ir.Value]()
     rows = min((_rows(value) for value in sums), default=0)
@@ -101,6 +105,7 @@ def streamed_nodes(nodes: Sequence[ir.Node], sums: Collection[ir.Value]) -> list
         operands = set(reads(node))
         if not operands.isdisjoint(waiting):
             waiting.update(node.outputs)
+        # It waits for nothing of the exchange.
         elif operands.isdisjoint(flowing):
             streamed.append(node)
         elif _takes_rows(node, flowing, rows):
@@ -117,7 +122,7 @@ def arrives_in_rows(node: ir.Node) -> bool:
 
 
 def _takes_rows(node: ir.Node, flowing: Collection[ir.Value], rows: int) -> bool:
-    """Return whether a node takes rows of its operands one after the other, of which there are so many."""
+    """Return whether a node takes the rows of its flowing operands, ``rows`` in number, one after the other."""
     row = facts(node.op_type, node.domain)
     places = [place for place, value in enumerate(node.inputs) if value in flowing]
     if row is None or not places:  # unknown, or read by a body alone
@@ -125,9 +130,11 @@ def _takes_rows(node: ir.Node, flowing: Collection[ir.Value], rows: int) -> bool
     operands = [node.inputs[place] for place in places]
     kept = all(_same_rows(value, result) for value in operands for result in node.outputs)
     if row.kind is Kind.VIEW:
+        # A view that joins rows has none before several are there.
         return places == [0] and _rows(node.outputs[0]) >= rows
     if row.kind is Kind.ELEMENTWISE or node.op_type in _ALONG_ROWS:
         return kept
+    # The right operand is summed along rows, of which a product needs all.
     if node.op_type == "MatMul":
         return kept and places == [0]
     if node.op_type == "Gemm":

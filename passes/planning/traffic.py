@@ -1,4 +1,4 @@
-"""What of its values a section really reads and writes: data and no sizes, rows of a table, updates of what stays in its place."""
+"""The bytes that a section reads and writes: data and no sizes, rows of a table, updates of what stays in its place."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ def _tables(nodes: Sequence[ir.Node]) -> dict[ir.Value, int]:
     return {
         table: rows
         for table, rows in tables.items()
+        # Who reads it as data reads all of it, and more rows than it has are not read from memory again.
         if table not in whole and rows < (value_bytes(table) or 0)
     }
 
@@ -80,10 +81,12 @@ def _overwritten(nodes: Sequence[ir.Node], place: Callable[[ir.Value], str]) -> 
         if row is None or row.kind is not Kind.OVERWRITE or len(node.inputs) < 3:
             continue
         old, new, updates = node.inputs[0], node.outputs[0], node.inputs[2]
+        # In another place, what is not overwritten has to be copied there.
         if old is None or updates is None or place(old) != place(new):
             continue
         found[new] = value_bytes(updates) or 0
         readers = [user for value in (old, new) for user, _ in value.uses() if user in inside]
+        # Whoever else reads either of both needs more than the updates.
         if readers == [node]:
             found[old] = 0
     return found

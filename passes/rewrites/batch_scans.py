@@ -23,7 +23,7 @@ _ELEMENTWISE: Final = operators(kind=Kind.ELEMENTWISE)
 _REDUCING: Final = frozenset(
     name for name in operators(kind=Kind.REDUCE) if name.startswith("Reduce")
 )
-"""Those with axes; pools and losses reduce by rules of their own."""
+"""Reductions with axes; pools and losses reduce by rules of their own."""
 
 
 class BatchScansPass(ReasonedPass):
@@ -53,16 +53,19 @@ class BatchScansPass(ReasonedPass):
 def _batch(model: ir.Model, node: ir.Node) -> Refusal | None:
     body, count = node.attributes["body"].as_graph(), integer_attribute(node, "num_scan_inputs", 0)
     states = len(node.inputs) - count
+    # Before version 9 a Scan has batches of its own, and its first operand is their lengths.
     if len(node.inputs) != len(body.inputs) or body.initializers:
         return Refusal("it is one of operator set 8, or its body has initializers")
     # Case 1.
     for entering, leaving in zip(body.inputs[:states], body.outputs[:states], strict=True):
+        # A body may hand a state through Identity nodes.
         if source(leaving) is not entering:
             return Refusal("a step computes what the next one reads")
     # Case 3.
     written = len(node.outputs) - states
     names = {"scan_input_axes": count, "scan_input_directions": count}
     names |= {"scan_output_axes": written, "scan_output_directions": written}
+    # All of these are 0 where they are left out or the first axis is read and written forwards.
     if any(any(each_integer(node, name, number)) for name, number in names.items()):
         return Refusal("it reads or writes backwards, or along another axis than the first")
     batch = _Batch(model, node, body, states)
@@ -95,12 +98,15 @@ class _Batch:
 
     def compute(self) -> Refusal | None:
         """Write the body for all steps; say why that cannot be."""
+        # A value without a known rank may need an Unsqueeze of unknown axes (case 4).
         if len(self._stacked) < len(self._body.inputs) - self._states:
             return Refusal("the rank of what it reads is not known")
         for node in self._body:
             refusal = self._write(node)
             if refusal is not None:
                 return refusal
+        # An output that no step changes would need copies of it, one for each step, which nobody
+        # writes here.
         if any(source(value) not in self._stacked for value in self._body.outputs[self._states :]):
             return Refusal("what it writes is the same in every step")
         return None
@@ -111,6 +117,7 @@ class _Batch:
         assert graph is not None, "the pass walks the nodes of graphs"
         inherit(self._nodes, self._node)
         graph.insert_before(self._node, self._nodes)
+        # States come out as they went in: no step changes them (case 1).
         results = [
             *self._node.inputs[: self._states],
             *(self._values[value] for value in self._body.outputs[self._states :]),
@@ -158,10 +165,13 @@ class _Batch:
             return Refusal("a reduction of its body has no constant axes")
         keeps = integer_attribute(node, "keepdims", 1)
         operands = [self._value(value) for value in node.inputs]
+        # An axis that is stated twice, from either end, is one.
         places = {axis % rank for axis in axes} if rank else set()
         self._ranks[node.outputs[0]] = rank if keeps else rank - len(places)
         if number in self._stacked:
             self._stacked.add(node.outputs[0])
+            # The steps are the first axis now, so that axes from the front move by one, and those
+            # from the end do not.
             behind = [axis + 1 if axis >= 0 else axis for axis in axes]
             operands[1] = add_integers(self._model, f"{node.outputs[0].name}_axes", behind)
         self._copy(node, operands, list(node.attributes.values()))
@@ -180,6 +190,8 @@ class _Batch:
 
     def _aligned(self, value: ir.Value | None, rank: int) -> ir.Value | None:
         """Return an operand of all steps that broadcasts to others of this rank (case 4)."""
+        # A value with the most dimensions is aligned as it is; one that is the same in all steps
+        # broadcasts over them.
         operand = self._value(value)
         if value is None or value not in self._stacked or self._ranks[value] == rank:
             return operand

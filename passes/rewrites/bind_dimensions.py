@@ -46,7 +46,7 @@ class BindDimensionsPass(ir.passes.InPlacePass):
     def __init__(
         self, dims: Mapping[str, int], input_shapes: Shapes, assumed: int | None = None
     ) -> None:
-        """Keep the sizes.
+        """Take the sizes that the user states.
 
         Args:
             dims: Sizes by name of dimension.
@@ -64,18 +64,23 @@ class BindDimensionsPass(ir.passes.InPlacePass):
         Raises:
             UsageError: An unknown name, a size below 1, or sizes that contradict each other.
         """
+        # Case 2.
         shapes = _named_shapes(model, self.input_shapes)
         sizes = self._sizes(model, shapes)
         modified = False
         for name, shape in shapes.items():
             value = next(value for value in model.graph.inputs if value.name == name)
             modified |= _set_static(value, shape)
+        # Case 3. After what is stated, so that it only fills gaps.
         if self.assumed is not None:
             modified |= _assume(model, self.assumed, sizes)
+        # Case 4. An output that is an input or a constant has no node whose inference could know
+        # better.
         computed = {value for value in model.graph.outputs if value.producer() is not None}
         for value in _all_values(model):
             if value not in computed:
                 modified |= _set_named(value, sizes)
+        # BindOutputsPass runs after inference and sets what is left.
         model.meta[_BOUND] = sizes
         return ir.passes.PassResult(model, modified=modified)
 
@@ -89,18 +94,22 @@ class BindDimensionsPass(ir.passes.InPlacePass):
                 if isinstance(dim, str)
             }
         )
+        # A misspelt name would leave the dimension dynamic, and the model on the CPU, without a
+        # word.
         for name, size in self.dims.items():
             if name not in known:
                 has = f"it has {', '.join(known)}" if known else "it has no named dimensions"
                 raise UsageError(f"the model's inputs have no dimension {name!r}; {has}")
             if size < 1:
                 raise UsageError(f"dimension {name!r} must be at least 1, not {size}")
+        # Case 1.
         sizes = dict(self.dims)
         inputs = {value.name: value for value in model.graph.inputs}
         for name, shape in shapes.items():
             if name not in inputs:
                 has = ", ".join(str(known) for known in inputs) or "none"
                 raise UsageError(f"the model has no input {name!r}; it has {has}")
+            # Names that input_shapes sets count as stated, and must agree with --dim.
             _collect(name, dimensions(inputs[name].shape), shape, sizes)
         return sizes
 
@@ -148,7 +157,9 @@ def _assume(model: ir.Model, size: int, sizes: dict[str, int]) -> bool:
         for axis, dim in enumerate(old):
             if dim in several:
                 continue
+            # A dimension without a name is told by its input and axis in reports.
             new = f"{value.name}[{axis}]" if dim is None else dim
+            # What the default of an input says is known and not assumed.
             if isinstance(new, str) and new not in sizes and default is None:
                 assumed.add(new)
             if isinstance(dim, str):

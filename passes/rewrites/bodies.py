@@ -24,15 +24,17 @@ def copy_nodes(
     attributes: Mapping[str, ir.Attr] | None = None,
     suffix: str = "",
 ) -> None:
-    """Write copies of nodes.
+    """Write copies of the nodes of a body into a draft.
 
     Args:
-        draft: Where to.
+        draft: The draft.
         nodes: The nodes of a body in topological order.
         values: What values of the body are in the draft, in and out; what is missing is of outside.
         attributes: The attributes of a function's call, by name; None where nodes have no references to such.
         suffix: What names of copies have behind those of the body; without it they have none.
     """
+    # Attributes are resolved first: a reference to an attribute of a call means nothing outside of
+    # the function.
     for node in nodes:
         own = [
             attribute
@@ -42,6 +44,7 @@ def copy_nodes(
         new = ir.Node(
             node.domain,
             node.op_type,
+            # Values that are missing in the table are of outside, and copies read them as they are.
             [values.get(value, value) for value in node.inputs],
             [_copied(item, values) for item in own],
             overload=node.overload,
@@ -52,6 +55,8 @@ def copy_nodes(
         )
         draft.nodes.append(new)
         for before, after in zip(node.outputs, new.outputs, strict=True):
+            # Names stay recognisable behind a suffix, by which reports tell the steps of a loop
+            # apart.
             after.type, after.name = before.type, _suffixed(before.name, suffix)
             values[before] = after
 
@@ -72,6 +77,7 @@ def _copied(item: ir.Attr, values: Values) -> ir.Attr:
     """Return an attribute with a graph of its own, which reads the values of the draft."""
     if item.type != ir.AttributeType.GRAPH:
         return item
+    # A body may read values of all graphs around it, which only are in other places after copying.
     copy = item.as_graph().clone(allow_outer_scope_values=True)
     _rebind(copy, values)
     return ir.Attr(item.name, item.type, copy)

@@ -32,7 +32,10 @@ class ConvertOpsetPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Convert to the target version, or say in a note why the model keeps its own."""
         imports = model.graph.opset_imports
+        # onnxruntime refuses models of a newer IR version than it knows, though the graph says
+        # nothing new.
         model.ir_version = min(model.ir_version, NEWEST_IR_VERSION)
+        # Both names are the default domain; the newer version holds for a model that imports both.
         if "ai.onnx" in imports:
             imports[""] = max(imports.pop("ai.onnx"), imports.get("", 0))
         version = imports.setdefault("", self.target_version)
@@ -57,6 +60,7 @@ def _changes(model: ir.Model, target: int, waits: bool) -> list[Apply] | Refusal
         if node.domain != "":
             continue
         version = node.version or default
+        # Case 4. Ranks become known when shapes are folded, for which another conversion follows.
         missing = _missing_rank(model, node, version) if waits else None
         change = missing or _change(model, node, version, target)
         if isinstance(change, Refusal):
@@ -103,10 +107,12 @@ def _lowering_obstacle(node: ir.Node, version: int, target: int) -> Refusal | No
         old = defs.get_schema(node.op_type, target)
     except defs.SchemaError:
         return Refusal(f"version {target} does not have it")
+    # Between two versions of an operator nothing of it changes.
     if new.since_version == old.since_version:
         return None
     if node.op_type in CHANGED_SINCE and CHANGED_SINCE[node.op_type] > target:
         return Refusal(f"its meaning changed in version {CHANGED_SINCE[node.op_type]}")
+    # Attributes of the newer version would be unknown in the older one.
     unknown = [name for name in node.attributes if name not in old.attributes]
     if unknown:
         return Refusal(f"attribute {unknown[0]} is new since version {target}")
@@ -135,8 +141,10 @@ CHANGED_SINCE: dict[str, int] = {"GroupNormalization": 21, "DFT": 20, "GridSampl
 
 
 def _apply(model: ir.Model, changes: list[Apply], target: int) -> None:
+    # Only now: every adapter has been asked, so that all nodes change or none (case 3).
     for apply in changes:
         apply()
+    # A node without a version of its own is of the version that its model imports.
     for node in each_node(model.graph):
         if node.domain == "":
             node.version = None

@@ -38,6 +38,7 @@ class CorrectShapesPass(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Correct the shapes."""
+        # onnx infers a model of one version only.
         if any(node.version for node in each_node(model.graph)):
             return ir.passes.PassResult(model, modified=False)
         # Case 1.
@@ -54,6 +55,7 @@ class CorrectShapesPass(ir.passes.InPlacePass):
                 # Case 3.
                 if value.is_graph_output():
                     noted = model.meta.setdefault(_NOTED, {})
+                    # What was stated first is what the note says, also after a second run.
                     noted.setdefault(value.name, _text(stated))
         self.notes = _notes(model)
         return ir.passes.PassResult(model, modified=modified)
@@ -71,6 +73,7 @@ def _notes(model: ir.Model) -> list[str]:
 
 def _agree(stated: tuple[int | str | None, ...], sizes: Sizes) -> bool:
     return len(stated) == len(sizes) and all(
+        # Names are no statement that could be wrong.
         not isinstance(before, int) or size is None or before == size
         for before, size in zip(stated, sizes, strict=True)
     )

@@ -39,9 +39,11 @@ def _drop(model: ir.Model, graph: ir.Graph, node: ir.Node) -> Refusal | None:
     empty = [node.outputs[place] for place, size in enumerate(sizes) if size == 0]
     if not empty or not kept:
         return Refusal("not some of its pieces are empty")
+    # A reader of a piece without elements needs the piece, whose shape it may ask for.
     if any(value.uses() or value.is_graph_output() for value in empty):
         return Refusal("a piece without elements is read")
     operand = add_integers(model, f"{node.outputs[kept[0]].name}_sizes", [sizes[p] for p in kept])
+    # Since version 18 a Split states either its sizes or num_outputs.
     attributes = {name: item for name, item in node.attributes.items() if name != "num_outputs"}
     split = ir.Node(
         "",
@@ -52,6 +54,7 @@ def _drop(model: ir.Model, graph: ir.Graph, node: ir.Node) -> Refusal | None:
         name=node.name,
     )
     inherit([split], node)
+    # Names of the pieces stay, by which results are compared.
     for place, piece in zip(kept, split.outputs, strict=True):
         take_over(node.outputs[place], piece)
     graph.insert_before(node, split)

@@ -46,8 +46,10 @@ def _drop(node: ir.Node) -> Refusal | None:
     zero = [place for place in present if _is_zero(node.inputs[place])]
     if not zero:
         return Refusal("its initial state is not known to be zero")
+    # Each of the two states of an LSTM for itself: one may be computed.
     for place in zero:
         node.replace_input_with(place, None)
+    # Operands at the end are left out by a shorter list, as exporters write it.
     while node.inputs and node.inputs[-1] is None:
         node.resize_inputs(len(node.inputs) - 1)
     return None
@@ -61,9 +63,11 @@ def _is_zero(value: ir.Value | None) -> bool:
             array = small_array(value)
             return array is not None and not np.any(array)
         if is_operator(node, "ConstantOfShape"):
+            # Without a value, ConstantOfShape makes zeros.
             filled = node.attributes.get("value")
             return filled is None or not np.any(filled.as_tensor().numpy())
         if node.domain != "" or node.op_type not in MOVING:
             return False
+        # The data is the first operand of all these operators; others say how to move it.
         value = node.inputs[0]
     return False

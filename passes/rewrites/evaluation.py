@@ -21,6 +21,7 @@ LARGEST_RESULT = 1 << 20
 MOST_WORK = 512
 """Multiplications per element of the largest product that is computed."""
 
+# Casts spread nothing: the second operand of CastLike is asked for its type only.
 ELEMENTWISE = operators(kind=Kind.ELEMENTWISE, foldable=True) - {"Cast", "CastLike"}
 """Operators that are folded and spread their operands to a common shape."""
 FOLDABLE = operators(foldable=True)
@@ -32,7 +33,7 @@ GROWING = (operators(kind=Kind.CREATE, foldable=True) - {"Shape", "Size"}) | {
     "MatMul",
     "Tile",
 }
-"""Those of them whose result may have more elements than their operands; see ``_grown``."""
+"""Foldable operators whose result may have more elements than their operands; see ``_grown``."""
 
 
 def evaluate(
@@ -46,10 +47,12 @@ def evaluate(
         version: Version of the default operator set.
     """
     present = [item for item in operands if item is not None]
+    # Traps are looked for first: numpy wraps around or warns where a runtime may stop.
     if _traps(node, present):
         return Refusal("it would divide by zero, overflow, or is undefined for these operands")
     if any(item.is_ref() for item in node.attributes.values()):
         return Refusal("an attribute is a parameter of a function")
+    # An operand of a few bytes may ask for a result of gigabytes, as the shape of an Expand.
     if not _stays_small(node, present):
         return Refusal("its result would take too much space")
     from onnx.reference.ops import load_op
@@ -60,6 +63,7 @@ def evaluate(
         else item.value
         for name, item in node.attributes.items()
     }
+    # Infinities and NaN are results like others, here as in a runtime.
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -77,6 +81,8 @@ def _checked(node: ir.Node, results: list[Any]) -> list[Array] | Refusal:
     for result, output in zip(results, node.outputs, strict=True):
         if not isinstance(result, (np.ndarray, np.generic)):
             return Refusal("it evaluates to something other than arrays")
+        # The evaluator of a newer onnx, or a model that states a wrong type: the node stays and
+        # decides itself.
         if output.dtype is not None and result.dtype != output.dtype.numpy():
             return Refusal("it evaluates to another type than its output has")
         shape = output.shape
@@ -101,6 +107,10 @@ def _traps(node: ir.Node, operands: Sequence[Array]) -> bool:
 def _division_traps(left: Array, right: Array) -> bool:
     if not np.issubdtype(right.dtype, np.integer):
         return False
+    if (
+        left.dtype != right.dtype
+    ):  # which no operator divides; numpy would compute in some third type
+        return True
     if (right == 0).any():
         return True
     # The one quotient that its type cannot hold.
@@ -115,11 +125,15 @@ def _cast_is_undefined(node: ir.Node, source: Array) -> bool:
         return True
     if not target.is_integer():
         return False
+    # numpy has no range of integers of fewer than 8 bits to compare with.
     if target.bitwidth < 8:
         return True
-    if source.dtype.kind in "biu":
+    # Text is read by the evaluator, which refuses what is no number.
+    if source.dtype.kind in "biuOSU":
         return False
     limits = np.iinfo(target.numpy())
+    # float64 holds every limit of 32 bits; the limit of int64 is rounded up, so that the comparison
+    # is strict.
     wide = source.astype(np.float64)
     return not bool(
         np.isfinite(wide).all() and (wide >= limits.min).all() and (wide < limits.max).all()
@@ -137,6 +151,7 @@ def _stays_small(node: ir.Node, operands: Sequence[Array]) -> bool:
         elements = _grown(node, operands)
     except (ValueError, IndexError, OverflowError, ZeroDivisionError):
         return False
+    # At least 8 bytes for an element: results may be wider than operands.
     width = max(8, *(item.itemsize for item in operands))
     return 0 <= elements * width <= LARGEST_RESULT
 
@@ -152,6 +167,7 @@ def _grown(node: ir.Node, operands: Sequence[Array]) -> int:
         return operands[0].size * math.prod(int(count) for count in operands[1].ravel())
     if node.op_type == "Range":
         start, stop, step = (float(item.item()) for item in operands)
+        # A step of 0 is caught by the caller as a division by zero.
         return max(0, math.ceil((stop - start) / step))
     if node.op_type == "Gather":
         axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0

@@ -21,7 +21,7 @@ class ExpandBlockedLayoutsPass(ReasonedPass):
     """Replace nodes of onnxruntime's domain for blocked layouts by ONNX's, with weights in ONNX's order.
 
     1. All of them or none: between them are values in blocks of channels, whose shapes do not show it.
-       Those that the target lacks then are of ONNX's own domain, and run on the CPU as such.
+       Expanded nodes that the target lacks are operators of ONNX's own domain, which run on the CPU.
     2. None is in a subgraph, every weight is constant, and the model is of the version that the rules
        write for.
     3. How many channels a block has is not in the model: as many as suit the processor that it was saved
@@ -34,7 +34,7 @@ class ExpandBlockedLayoutsPass(ReasonedPass):
         self.notes: list[str] = []
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Expand all of them, or none."""
+        """Expand all nodes of blocked layouts, or none of them."""
         nodes = [node for node in each_node(model.graph) if node.domain == BLOCKED_DOMAIN]
         if not nodes:
             return ir.passes.PassResult(model, modified=False)

@@ -52,7 +52,7 @@ class ExpandForeignPass(ReasonedPass):
         self.notes: list[str] = []
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Expand what can be."""
+        """Expand every node of another domain that has a rule and that the target lacks."""
         modified = outdated = False
         version = model.graph.opset_imports.get("", 0)
         for node in list(model.graph):

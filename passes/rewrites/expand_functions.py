@@ -22,7 +22,7 @@ Body = tuple[onnx.FunctionProto, int]
 
 
 class Knows(Protocol):
-    """What passes ask of a target."""
+    """A target, as far as passes ask it."""
 
     @property
     def repeats_bodies(self) -> bool:
@@ -58,6 +58,7 @@ class ExpandFunctionsPass(ReasonedPass):
         """Expand one level of the operators that the target lacks."""
         default = model.graph.opset_imports.get("", 0)
         bodies: dict[ir.OperatorIdentifier, ir.Function] = {}
+        # Case 3: only the main graph.
         for number, node in enumerate(model.graph):
             if node.domain != "" or self.target.knows(node.domain, node.op_type):
                 continue
@@ -65,10 +66,12 @@ class ExpandFunctionsPass(ReasonedPass):
             if isinstance(body, Refusal):
                 self.refusals.applied(node, body)
                 continue
+            # Every node gets a function of its own, since bodies depend on attributes and types.
             node.overload = f"samba_onnx_{number}"
             bodies[node.op_identifier()] = _as_function(node, body, default)
         if not bodies:
             return ir.passes.PassResult(model, modified=False)
+        # The inliner would inline all functions of the model: those of the user are put aside.
         others = dict(model.functions)
         model.functions.clear()
         model.functions.update(bodies)
@@ -78,11 +81,9 @@ class ExpandFunctionsPass(ReasonedPass):
         return ir.passes.PassResult(model, modified=True)
 
     def _expansion(self, node: ir.Node, version: int) -> Body | Refusal:
-        """Return the body that takes a node's place, or why none does.
+        """Return the body that takes the place of a node that the target lacks, or why none does.
 
-        Args:
-            node: A node of an operator that the target does not know.
-            version: Version of the default operator set that the model imports.
+        The version is that of the default operator set that the model imports.
         """
         # Case 1: onnx defines a body.
         body = _body(node, node.version or version)
@@ -105,6 +106,7 @@ class ExpandFunctionsPass(ReasonedPass):
         for inner in body.node:
             if self._is_known(inner.domain, inner.op_type):
                 continue
+            # A body of a body has no types yet, which is why its operators only are looked at.
             if depth == 0 or not is_default(inner.domain):
                 return False
             nested = _body_of(inner, [onnx.TypeProto()] * len(inner.input), version)
@@ -164,6 +166,8 @@ def _body_of(node: onnx.NodeProto, types: list[onnx.TypeProto], version: int) ->
     if schema.has_function:
         body.CopyFrom(schema.function_body)
     elif schema.has_context_dependent_function:
+        # A builder of bodies exists for some versions; the newest one that is not newer than the
+        # model counts.
         known = [v for v in schema.context_dependent_function_opset_versions if v <= version]
         try:
             data = schema.get_context_dependent_function_with_opset_version(
@@ -189,11 +193,14 @@ def fits(body: onnx.FunctionProto, written_for: int, version: int) -> bool:
         written_for: Version of the default operator set of the body.
         version: The default operator set of the model.
     """
+    # An older body can be adapted to a newer version; a newer one may use what the model's version
+    # lacks.
     if written_for > version:
         return False
     for inner in body.node:
         entry = ADAPTERS.get(inner.op_type)
         changed = entry is not None and written_for < entry.until <= version
+        # An adapter that may refuse would leave a model of two versions.
         if changed and inner.op_type not in ALWAYS_POSSIBLE:
             return False
     return True
@@ -225,6 +232,7 @@ def _as_function(node: ir.Node, body: Body, default: int) -> ir.Function:
     del proto.opset_import[:]
     proto.opset_import.add(version=default)
     schema = _schema(node.op_type, node.version or default)
+    # A default that the body refers to would be missing, since the node does not state it.
     for name, attribute in schema.attributes.items():
         if name in proto.attribute and attribute.default_value.name:
             proto.attribute.remove(name)

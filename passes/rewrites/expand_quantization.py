@@ -57,7 +57,7 @@ class ExpandQuantizationPass(ReasonedPass):
     """
 
     def __init__(self, target: Knows) -> None:
-        """Keep the target.
+        """Take the target that decides which nodes are expanded.
 
         Args:
             target: Says which operators it has, and whether it runs a node.
@@ -66,7 +66,7 @@ class ExpandQuantizationPass(ReasonedPass):
         self.target = target
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Expand what can be."""
+        """Expand every QuantizeLinear and DequantizeLinear that the target lacks."""
         modified, twins = False, Twins(model)
         for node in list(model.graph):
             if is_operator(node, "QuantizeLinear"):
@@ -226,17 +226,10 @@ def _factors(
     *,
     plain: bool = False,
 ) -> ir.Value | None:
-    """Return scales or zero points in float32, as they broadcast to what they scale.
+    """Return scales or zero points of a node in float32, as they broadcast to what they scale.
 
-    Args:
-        model: For constants.
-        node: The node that has them; what computes them comes before it.
-        value: The scales or zero points.
-        twins: Floats of zero points that are computed.
-        plain: Whether they keep their type.
-
-    Returns:
-        None where they do not fit, or are computed for blocks.
+    What computes them is put before the node. None stands for such as do not fit, or are computed for blocks;
+    with ``plain`` they keep their type.
     """
     shape, scales = static_shape(node.inputs[0]), static_shape(value)
     axis, block = integer_attribute(node, "axis", 1), integer_attribute(node, "block_size", 0)

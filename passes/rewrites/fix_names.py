@@ -24,13 +24,15 @@ class FixNamesPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Rename."""
+        """Rename values and nodes without a name, or with the name of another."""
         graphs = list(each_graph(model))
+        # By identity: values of equal names are just what is looked for.
         fixed = {id(value) for value in (*model.graph.inputs, *model.graph.outputs)}
         public = FreeNames(
             value.name for value in (*model.graph.inputs, *model.graph.outputs) if value.name
         )
         modified = _rename(_values(graphs, fixed), public, _value_stem)
+        # Nodes have names of their own, apart from those of values.
         nodes = [node for graph in graphs for node in graph]
         modified |= _rename(nodes, FreeNames(), lambda node: node.op_type)
         return ir.passes.PassResult(model, modified=modified)
@@ -45,6 +47,7 @@ def _values(graphs: Iterable[ir.Graph], fixed: set[int]) -> list[ir.Value]:
             present += [
                 value
                 for value in node.outputs
+                # Case 3.
                 if value.name or value.uses() or value.is_graph_output()
             ]
         values.update((id(value), value) for value in present if id(value) not in fixed)
@@ -58,6 +61,8 @@ def _value_stem(value: ir.Value) -> str:
 
 def _rename(items: Iterable[Named], names: FreeNames, stem: Callable[[Named], str]) -> bool:
     modified = False
+    # Those without a good name wait until all good ones are taken, which none of them may take
+    # then.
     late: list[Named] = []
     for item in items:
         if item.name and item.name not in names:

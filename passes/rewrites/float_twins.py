@@ -31,15 +31,15 @@ _CARRYING: Final = CHOOSING | (
 class Twins:
     """For each value of quantised integers a float32 value of the same numbers.
 
-    1. Of integers that were cast from floats which hold whole numbers, these floats.
-    2. Of a constant a constant, written out when somebody reads it.
-    3. Of the result of an operator that only moves or chooses numbers, the result of the same operator
-       of the twins of its operands.
-    4. Of all others a Cast.
+    1. The twin of integers that were cast from floats which hold whole numbers are these floats.
+    2. The twin of a constant is a constant, written out when somebody reads it.
+    3. The twin of what an operator only moves or chooses is the result of the same operator of the twins
+       of its operands.
+    4. The twin of any other value is a Cast of it.
     """
 
     def __init__(self, model: ir.Model) -> None:
-        """Start without twins.
+        """Begin with a model of which no value has a twin yet.
 
         Args:
             model: Its main graph gets the nodes.

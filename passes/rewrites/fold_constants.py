@@ -66,6 +66,7 @@ class FoldConstantsPass(ReasonedPass):
                         folded.append(node)
                     continue
                 # Cases 2 and 4: the result is computed now.
+                # Operands stand for the work: results are bounded by them or by LARGEST_RESULT.
                 cost = sum(tensor.size for value in node.inputs if (tensor := constant(value)))
                 outcome = (
                     _fold(model, node, version)
@@ -81,6 +82,7 @@ class FoldConstantsPass(ReasonedPass):
 
 
 def _may_fold(node: ir.Node) -> bool:
+    # Of no operands all are constant: such a node must not be taken for one to fold.
     has_operands = any(value is not None for value in node.inputs)
     return node.domain == "" and node.op_type in FOLDABLE and has_operands
 
@@ -100,8 +102,10 @@ def _fold(model: ir.Model, node: ir.Node, version: int) -> Refusal | None:
     for output, result in zip(list(node.outputs), results, strict=True):
         if (refusal := would_be_no_size(output, result)) is not None:
             return refusal
+    # What is computed of a weight is one, too, and is stored with weights.
     weight = any(value is not None and value.meta.get(WEIGHT) for value in node.inputs)
     for output, result in zip(list(node.outputs), results, strict=True):
+        # An output that nobody reads needs no initializer.
         if not output.uses() and not output.is_graph_output():
             continue
         tensor = ir.Tensor(np.ascontiguousarray(result).reshape(result.shape))
@@ -136,6 +140,7 @@ def _fold_lazily(model: ir.Model, node: ir.Node) -> Refusal | None:
         return Refusal("it computes with a large weight instead of rearranging it")
     if (refusal := _keeps_operands(node)) is not None:
         return refusal
+    # Further operands of a Slice or Reshape only say how to arrange the first one.
     lazy = lazy_tensor(arrange, tensors[: _whole_operands(node)], shape)
     weight = any(value is not None and value.meta.get(WEIGHT) for value in node.inputs)
     _replace_output(model, node, output, lazy, weight=weight)

@@ -36,7 +36,7 @@ class FoldDequantizationPass(ReasonedPass):
     """
 
     def __init__(self, target: Knows) -> None:
-        """Keep the target.
+        """Take the target that decides which weights are written out.
 
         Args:
             target: Says whether weights may stay compressed.

@@ -30,6 +30,7 @@ Element = int | str | None
 """A known number, the name of a dynamic dimension, or unknown."""
 Elements = tuple[Element, ...]
 
+# A tensor has 64 dimensions at most (safety.limits), so that longer vectors are no shapes.
 MOST_ELEMENTS = 64
 """Elements up to which a tensor is taken for shape arithmetic."""
 
@@ -53,13 +54,16 @@ class FoldShapesPass(ReasonedPass):
         """Fold the shape arithmetic whose elements are known."""
         tracker = _Tracker()
         modified = False
+        # Case 4.
         for graph in list(executed_graphs(model)):
             for node in graph:
                 if node.domain != "" or not node.outputs:
                     continue
                 elements = tracker.visit(node)
+                # Case 2.
                 if elements is not None and all(isinstance(item, int) for item in elements):
                     modified |= self.refusals.applied(node, _replace(model, node, elements))
+                # Case 3. An operand that is constant already says the same in the best way.
                 elif node.op_type == "Reshape" and constant(node.inputs[1]) is None:
                     modified |= self.refusals.applied(node, _fix_reshape(model, node, tracker))
         return ir.passes.PassResult(model, modified=modified)
@@ -70,6 +74,7 @@ def _replace(model: ir.Model, node: ir.Node, elements: Elements) -> Refusal | No
     output = node.outputs[0]
     shape = static_shape(output)
     if shape is None:
+        # A vector is what most of these operators make; the check below finds out where it is not.
         shape = (len(elements),)
     if output.dtype is None:
         return Refusal("the type of its output is not known")
@@ -100,11 +105,13 @@ def _fix_reshape(model: ir.Model, node: ir.Node, tracker: _Tracker) -> Refusal |
         if isinstance(item, int):
             fixed.append(item)
         else:
+            # The place counts: a 0 in a Reshape copies the dimension at the same place.
             copied = item is not None and own[axis : axis + 1] == (item,)
             fixed.append(0 if copied else -1)
     numbers = [item for item in sizes if isinstance(item, int)]
     if fixed.count(-1) > 1:
         return Refusal("more than one element of its shape operand is not known")
+    # -1 and 0 mean something else in a shape that is written as a constant.
     if any(number <= 0 and number != -1 for number in numbers):
         return Refusal("an element of its shape operand is 0 already, or negative")
     # Two sizes that may both be zero would leave -1 undetermined.
@@ -123,11 +130,13 @@ def _without_rest(sizes: Elements, own: Elements) -> Elements:
     """
     rest = [axis for axis, item in enumerate(sizes) if item == -1]
     names = sorted(item for item in sizes if isinstance(item, str))
+    # Other names on either side would not cancel out.
     if len(rest) != 1 or None in own or names != sorted(dim for dim in own if isinstance(dim, str)):
         return sizes
     whole = math.prod(dim for dim in own if isinstance(dim, int))
     others = [item for axis, item in enumerate(sizes) if axis not in rest and isinstance(item, int)]
     part = math.prod(others)
+    # An empty dimension leaves -1 undetermined, and a remainder means that the sizes do not fit.
     if None in sizes or min((*others, 1)) < 1 or whole < 1 or whole % part:
         return sizes
     return tuple(whole // part if axis in rest else item for axis, item in enumerate(sizes))
@@ -154,9 +163,12 @@ class _Tracker:
         """Follow one node and return what is known of its first output."""
         rule = _RULES.get(node.op_type)
         output = node.outputs[0]
+        # Only scalars and vectors are shape arithmetic; the order of their elements is all that is
+        # followed.
         if rule is None or output.shape is None or len(output.shape) > 1:
             return None
         elements = rule(self, node)
+        # What is long is no shape, and would take time in every node behind.
         if elements is None or len(elements) > MOST_ELEMENTS:
             return None
         self._known[output] = elements
@@ -169,6 +181,7 @@ def _shape(tracker: _Tracker, node: ir.Node) -> Elements | None:
     dims = None if source is None else dimensions(source.shape)
     if dims is None:
         return None
+    # Negative bounds count from the end, in ONNX as in Python.
     start, end = integer_attribute(node, "start", 0), integer_attribute(node, "end", len(dims))
     return dims[start:end]
 
@@ -187,6 +200,7 @@ def _cast(tracker: _Tracker, node: ir.Node) -> Elements | None:
     elements = tracker.elements(node.inputs[0])
     if elements is None or node.attributes["to"].as_int() not in _INTEGERS:
         return None
+    # A name is a dimension, which every integer type of shapes holds.
     fits = all(not isinstance(item, int) or _fitting(item) is not None for item in elements)
     return elements if fits else None
 
@@ -208,6 +222,7 @@ def _slice(tracker: _Tracker, node: ir.Node) -> Elements | None:
     numbers = [item[0] for item in bounds if item is not None]
     start, stop = numbers[:2]
     step = numbers[3] if len(numbers) > 3 else 1
+    # A step backwards would need other bounds in Python.
     if step < 1:
         return None
     return data[start:stop:step]
@@ -221,6 +236,8 @@ def _concat(tracker: _Tracker, node: ir.Node) -> Elements | None:
             size = static_shape(value)
             if size is None or math.prod(size) > MOST_ELEMENTS:
                 return None
+            # An operand of unknown elements has at least a known number of them, which keeps places
+            # of others.
             part = (None,) * math.prod(size)
         joined += part
     return tuple(joined)
@@ -247,6 +264,7 @@ def _elementwise(
 def _add(a: Element, b: Element) -> Element:
     if isinstance(a, int) and isinstance(b, int):
         return _fitting(a + b)
+    # A name plus 0 is the name; anything else of a name is a number that nobody knows.
     return a if b == 0 else b if a == 0 else None
 
 
@@ -264,6 +282,8 @@ def _multiply(a: Element, b: Element) -> Element:
 
 def _divide(a: Element, b: Element) -> Element:
     if isinstance(a, int) and isinstance(b, int) and b != 0:
+        # ONNX rounds quotients of integers to zero, Python rounds down; Fraction keeps all digits
+        # of large numbers.
         return _fitting(math.trunc(fractions.Fraction(a, b)))
     return a if b == 1 else None
 
@@ -281,6 +301,7 @@ def _equal(a: Element, b: Element) -> Element:
 def _choose(test: Element, yes: Element, no: Element) -> Element:
     if isinstance(test, int):
         return yes if test else no
+    # Both choices being equal, the condition does not matter.
     return yes if yes == no else None
 
 
@@ -290,6 +311,7 @@ def _fitting(number: int) -> Element:
 
 
 def _product(tracker: _Tracker, node: ir.Node) -> Elements | None:
+    # Empty axes would mean: no reduction at all.
     if integer_attribute(node, "noop_with_empty_axes", 0):
         return None
     elements = tracker.elements(node.inputs[0])

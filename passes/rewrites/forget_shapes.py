@@ -23,11 +23,13 @@ class ForgetShapesPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Forget."""
+        """Forget the sizes of what a dynamic model computes."""
         modified = False
+        # Case 1.
         if any(_is_dynamic(value) for value in model.graph.inputs):
             for graph in each_graph(model):
                 for node in graph:
+                    # Case 3.
                     if is_custom(node.domain) and node.op_identifier() not in model.functions:
                         continue
                     for value in node.outputs:
@@ -42,5 +44,6 @@ def _is_dynamic(value: ir.Value) -> bool:
 def _forget(value: ir.Value) -> bool:
     if value.shape is None or not any(isinstance(size, int) for size in value.shape):
         return False
+    # Case 2: the rank stays.
     value.shape = ir.Shape([None] * len(value.shape))
     return True

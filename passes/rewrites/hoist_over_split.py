@@ -56,6 +56,7 @@ def _hoist(model: ir.Model, split: ir.Node) -> Refusal | None:
     kinds = {reader.op_type for reader in readers}
     if any(reader.graph is not graph or reader.domain for reader in readers) or len(kinds) > 1:
         return Refusal("its pieces are read by different operators")
+    # A Split of a scalar is invalid; the modulus must not fail of it.
     axis = integer_attribute(split, "axis", 0) % max(1, len(shape))
     # Case 3.
     widths = [_size(piece, axis) for piece in split.outputs]
@@ -88,6 +89,7 @@ def _hoist_transposes(
     transpose = ir.node("Transpose", [split.inputs[0]], {"perm": order})
     shape = dimensions(split.inputs[0].shape) if split.inputs[0] is not None else None
     if shape is not None:
+        # Its shape is known at once, without inference: permuted sizes.
         transpose.outputs[0].shape = ir.Shape([shape[place] for place in order])
     _replace(model, split, readers, transpose, order.index(axis), widths)
     return None
@@ -112,8 +114,10 @@ def _hoist_reshapes(
     tail = tails.pop()
     if tails or not tail:
         return Refusal("the Reshapes divide the axis differently, or not at all")
+    # A size of 0 in a Reshape would copy a dimension instead.
     if 0 in (*heads, *shape):
         return Refusal("it has empty pieces")
+    # Dynamic sizes in front are copied by 0, and one behind is found by -1.
     target: list[int] = [dim if isinstance(dim, int) else 0 for dim in lead]
     target += [sum(heads), *tail]
     target += [dim if isinstance(dim, int) else -1 for dim in trail]
@@ -134,6 +138,7 @@ def _divided(reader: ir.Node, lead: Sizes, trail: Sizes, width: int) -> tuple[in
     end = len(shape) - len(trail)
     between = shape[len(lead) : end]
     numbers = tuple(dim for dim in between if isinstance(dim, int))
+    # Unknown sizes are not known to be equal, though they look alike.
     same = shape[: len(lead)] == lead and shape[end:] == trail and None not in (*lead, *trail)
     whole = len(numbers) == len(between) > 0 and math.prod(numbers) == width
     return numbers if same and whole else None

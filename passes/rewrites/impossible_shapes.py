@@ -1,4 +1,4 @@
-"""What onnx's inference lets pass, and no engine can compute: shapes that contradict each other.
+"""Shapes that contradict each other, which onnx's inference lets pass and no engine can compute.
 
 Every rule states what onnxruntime refuses when it runs the node; what it computes all the same, as a
 pooling whose strides hide that its window is too large, is no contradiction.
@@ -63,6 +63,7 @@ def _reshape(shapes: OperandShapes) -> str | None:
     if before is None or after is None:
         return None
     counts = [_product(before), _product(after)]
+    # A dynamic size may make the numbers of elements agree.
     if None in counts or counts[0] == counts[1]:
         return None
     return f"{_text(before)} has {counts[0]} elements, {_text(after)} has {counts[1]}"
@@ -75,6 +76,7 @@ def _convolution(shapes: OperandShapes, weight: int, bias: int | None) -> str | 
         return None
     group = integer_attribute(shapes.node, "group", 1)
     channels, each, filters = shapes.size(0, 1), kernel[1], kernel[0]
+    # ONNX's weight has the channels of one group.
     if channels is not None and each is not None and channels != each * group:
         return (
             f"its input has {channels} channels, its weight is for {each * group} ({each} in "
@@ -82,6 +84,7 @@ def _convolution(shapes: OperandShapes, weight: int, bias: int | None) -> str | 
         )
     if filters is not None and group > 0 and filters % group:
         return f"its weight has {filters} filters, which {group} groups cannot share"
+    # One reason is enough, though a fault may make several checks fail.
     offset = None if bias is None else _length(shapes, bias, filters, "bias", "filters")
     return offset or _kernel(shapes, kernel[2:]) or _window(shapes, kernel[2:])
 
@@ -91,6 +94,8 @@ def _transposed_convolution(shapes: OperandShapes) -> str | None:
     if kernel is None or len(kernel) < 3:
         return None
     group = integer_attribute(shapes.node, "group", 1)
+    # The weight of a transposed convolution has input channels first, and output channels of one
+    # group behind.
     channels, filters = shapes.size(0, 1), kernel[0]
     if channels is not None and filters is not None and channels != filters:
         return f"its input has {channels} channels, its weight is for {filters}"
@@ -101,6 +106,7 @@ def _transposed_convolution(shapes: OperandShapes) -> str | None:
 def _kernel(shapes: OperandShapes, sizes: Sizes) -> str | None:
     """Compare ``kernel_shape`` with the weight."""
     stated = _integers(shapes.node, "kernel_shape")
+    # Without the attribute the weight's own sizes hold.
     if not stated or all(a == b or b is None for a, b in zip(stated, sizes, strict=False)):
         return None
     return f"its kernel_shape is {_text(tuple(stated))}, its weight's is {_text(sizes)}"
@@ -117,6 +123,7 @@ def _window(shapes: OperandShapes, kernel: Sizes) -> str | None:
 def _pooling(shapes: OperandShapes) -> str | None:
     kernel = tuple(_integers(shapes.node, "kernel_shape"))
     for padded, reach, stride in _windows(shapes, kernel):
+        # onnxruntime computes an output size of 0 or more; a negative one it refuses.
         if padded < reach and int((padded - reach) / stride) + 1 < 0:
             return f"its window reaches over {reach} elements of an input of {padded}, padding included"
     return None
@@ -126,11 +133,14 @@ def _windows(shapes: OperandShapes, kernel: Sizes) -> list[tuple[int, int, int]]
     """Return padded size, reach and stride along every axis where they are known."""
     node, rank = shapes.node, len(kernel)
     data, mode = shapes.shape(0), node.attributes.get("auto_pad")
+    # An empty input gives an empty result, whatever the window is.
     if data is None or len(data) != rank + 2 or 0 in data:
         return []
+    # Padding that depends on the size is always enough.
     if mode is not None and mode.as_string() not in ("NOTSET", "VALID"):
         return []
     valid = mode is not None and mode.as_string() == "VALID"
+    # VALID pads nothing, and attributes beside it are ignored.
     pads = (not valid and _integers(node, "pads")) or [0] * (2 * rank)
     strides = _integers(node, "strides") or [1] * rank
     dilations = _integers(node, "dilations") or [1] * rank
@@ -169,6 +179,7 @@ def _group_normalization(shapes: OperandShapes) -> str | None:
     groups = integer_attribute(node, "num_groups", 1)
     if channels is not None and groups > 0 and channels % groups:
         return f"its input has {channels} channels, which {groups} groups cannot share"
+    # A node outside of a graph, as in a test, is of no version, which means the older meaning.
     version = 0 if node.graph is None else node.graph.opset_imports.get("", 0)
     each, what = (groups, "groups") if (node.version or version) < 21 else (channels, "channels")
     wrong = (_length(shapes, i, each, f"operand {i}", what) for i in (1, 2))
@@ -191,11 +202,13 @@ def _prelu(shapes: OperandShapes) -> str | None:
 
 def _recurrent(shapes: OperandShapes, gates: int) -> str | None:
     """Compare the weights of an operator with so many gates with its input and hidden size."""
+    # Exporters may leave hidden_size out: the recurrent weight says it, too.
     hidden = integer_attribute(shapes.node, "hidden_size", 0) or shapes.size(2, 2)
     width = shapes.size(0, 2)
     if not hidden:
         return None
     for place, name, wanted in (
+        # The first axis has an entry for each direction, whose number is not compared.
         (1, "W", (None, gates * hidden, width)),
         (2, "R", (None, gates * hidden, hidden)),
         (3, "B", (None, 2 * gates * hidden)),
@@ -218,9 +231,11 @@ def _blocks(shapes: OperandShapes) -> str | None:
 
 def _gather(shapes: OperandShapes) -> str | None:
     size = shapes.size(0, integer_attribute(shapes.node, "axis", 0))
+    # Only constant indices are known before a run.
     indices = integers(shapes.node.inputs[1]) if len(shapes.node.inputs) > 1 else None
     if size is None or not indices:
         return None
+    # Negative indices count from the end.
     wrong = next((index for index in indices if not -size <= index < size), None)
     return None if wrong is None else f"index {wrong} is outside of an axis of {size}"
 
@@ -241,6 +256,8 @@ def _scatter(shapes: OperandShapes) -> str | None:
 
 def _resize(shapes: OperandShapes) -> str | None:
     """Look at the scales of Resize and Upsample, from which sizes are computed."""
+    # Version 10 of Resize has scales as the second operand, later ones as the third behind a
+    # region.
     place = 1 if shapes.node.op_type == "Upsample" or len(shapes.node.inputs) == 2 else 2
     operand = shapes.node.inputs[place] if place < len(shapes.node.inputs) else None
     scales = small_array(operand)
@@ -255,6 +272,7 @@ def _resize(shapes: OperandShapes) -> str | None:
 def _einsum(shapes: OperandShapes) -> str | None:
     attribute = shapes.node.attributes.get("equation")
     equation = "" if attribute is None else attribute.as_string().replace(" ", "")
+    # An ellipsis stands for axes whose labels nobody can compare.
     if "." in equation:
         return None
     sizes: dict[str, int] = {}
@@ -262,6 +280,7 @@ def _einsum(shapes: OperandShapes) -> str | None:
         if shape is None or len(shape) != len(letters):
             continue
         for letter, size in zip(letters, shape, strict=True):
+            # A size of 1 spreads over others.
             if size in (None, 1):
                 continue
             assert size is not None
@@ -284,6 +303,7 @@ def _broadcast(small: Sizes, large: Sizes, name: str) -> str | None:
     """Say why one shape does not spread over another from the last axis on."""
     pairs = zip(reversed(small), reversed(large), strict=False)
     fits = all(a == b or a in (1, None) or b is None for a, b in pairs)
+    # Axes that the larger one lacks must be of size 1.
     extra = small[: max(len(small) - len(large), 0)]
     if fits and all(size in (1, None) for size in extra):
         return None

@@ -36,8 +36,8 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
        that onnxruntime has in earlier versions than onnx.
     2. onnxruntime sees these nodes only, in a child process; weights are declared, not read.
     3. What is known stays. Names of dimensions that the model's inputs do not have were made up by
-       onnxruntime and are dropped. Those that onnx made up are unknown as well: of nodes between two such
-       operators it inferred them before the first one's result was known.
+       onnxruntime and are dropped. Names that onnx made up count as unknown, too: onnx inferred them for nodes
+       between two such operators before the first one's result was known.
     4. An operator of any other domain is named in a note, since the emulator has to be given it, and so
        is a refusal of onnxruntime's.
     """
@@ -48,7 +48,7 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
         self.notes: list[str] = []
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Infer."""
+        """Ask onnxruntime about the nodes whose results onnx cannot tell, and take over the answers."""
         self._note_unknown_operators(model)
         known = {
             dim.value
@@ -57,12 +57,15 @@ class InferForeignTypesPass(ir.passes.InPlacePass):
             if not isinstance(dim, int)
         }
         region = _region(model.graph, known)
+        # Case 1: without such an operator, onnx has said what it knows.
         asked = [node for node in region if _is_foreign(node)]
+        # Nodes of several versions cannot be one model for onnxruntime.
         if not asked or any(node.version for node in region):
             return ir.passes.PassResult(model, modified=False)
         writer = _Writer(known)
         proto = writer.write(model.graph, region)
         try:
+            # In a child process: native code may crash at a model of unknown origin.
             types = infer_output_types(proto)
         except SambaError as error:
             # What has a rule is expanded, whose results onnx infers, or has a note that says why not.
@@ -101,6 +104,7 @@ def _region(graph: ir.Graph, known: Set[str | None]) -> list[ir.Node]:
         if (
             any(_is_open(value, known) for value in outputs)
             and node.domain in ONNX_DOMAINS | ONNXRUNTIME_DOMAINS
+            # A body may read values that are no part of the region.
             and not any(True for _ in subgraphs(node))
             and all(value is None or value in inside or _type(value) for value in node.inputs)
         ):
@@ -167,6 +171,8 @@ class _Writer:
 
     def _declare(self, proto: onnx.GraphProto, value: ir.Value) -> None:
         tensor = None if value.is_graph_input() else value.const_value
+        # Content of short integers decides shapes; all else is declared, so that no weight is
+        # copied.
         if tensor is not None and tensor.size <= SMALL // 4 and tensor.dtype in _SHAPE_TYPES:
             ir.serde.serialize_tensor_into(proto.initializer.add(), tensor)
             proto.initializer[-1].name = self._name(value)
@@ -196,13 +202,15 @@ class _Writer:
 
 
 def _take(value: ir.Value, inferred: OutputType, known: set[str | None]) -> bool:
-    """Take over what a value lacks."""
+    """Take over the type and dimensions that a value lacks; return whether it lacked any."""
     kind = _parse(inferred.type)
+    # A type that contradicts a known one would change the model: it stays.
     if kind is None or (value.type is not None and value.type != kind):
         return False
     modified = value.type is None
     value.type = kind
     old = dimensions(value.shape)
+    # Dimensions of an output of the model keep their names (case 3).
     new = _merge(
         old, inferred.shape, set() if value.is_graph_output() and old is not None else known
     )

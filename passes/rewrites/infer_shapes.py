@@ -16,8 +16,8 @@ from samba_onnx.program.dataflow import each_node
 
 Shape = tuple[int | str | None, ...]
 ROUNDS = 3
-"""At most: each lets content through nodes of which the one before learnt that they are small. The
-pipeline runs the pass several times."""
+"""Rounds of inference at most: each lets content through nodes that the round before found to be small.
+The pipeline runs the pass several times."""
 MADE_UP = "unk__"
 """How the names begin that onnx gives to dimensions which it does not know."""
 _SHAPE_TYPES = (ir.DataType.INT64, ir.DataType.INT32)
@@ -46,16 +46,21 @@ class InferShapesPass(ir.passes.InPlacePass):
         self.notes: list[str] = []
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Infer."""
+        """Run the inference until content that a round finds lets no further node through."""
+        # onnx infers a model of one version only; after the conversion no node has one of its own.
         if any(node.version for node in each_node(model.graph)):
             return ir.passes.PassResult(model, modified=False)
         modified = False
         for _ in range(ROUNDS):
             unsafe = unsafe_nodes(model)
+            # Arithmetic is written as a silent twin, so that it hides nothing: only what is left
+            # out makes a round more.
             hidden = {node for node in unsafe if node.op_type not in ARITHMETIC}
             changed = bool(hidden) and self._infer(model, frozenset(), content=False)
             if changed:
                 unsafe = unsafe_nodes(model)
+            # Content of vectors is not propagated through functions, whose bodies no limit looked
+            # into.
             changed |= self._infer(model, unsafe, content=not model.functions)
             modified |= changed
             if not (hidden and changed):
@@ -70,6 +75,7 @@ class InferShapesPass(ir.passes.InPlacePass):
         proto = writer.write(model)
         try:
             inferred = shape_inference.infer_shapes(proto, data_prop=content)
+        # What onnx raises has no class of its own in every version.
         except Exception as error:
             reason = (str(error) or repr(error)).splitlines()[0]
             self.notes = [f"shapes could not be inferred: {reason}"]
@@ -116,6 +122,7 @@ class ShapeWriter:
         return proto
 
     def _name(self, value: ir.Value | None) -> str:
+        # A name would make an output that is left out one that is there.
         if value is None or not (value.name or value.uses() or value.is_graph_output()):
             return ""
         name = self._names.get(value)
@@ -131,6 +138,8 @@ class ShapeWriter:
             self._declare(proto.input.add(), value)
         for value in graph.initializers.values():
             tensor = value.const_value
+            # An initializer that is an input may be replaced by the caller, so that its content
+            # says nothing.
             if tensor is None or value in declared:
                 continue
             if _decides_shapes(tensor):
@@ -146,6 +155,7 @@ class ShapeWriter:
             if node not in self._unsafe or node.op_type in ARITHMETIC:
                 self._write_node(proto.node.add(), node)
             for value in node.outputs:
+                # What a model states may be wrong; what no inference knows must come from there.
                 told = self._stated or node.domain != "" or node in self._unsafe
                 if not told or value.type is None or value.is_graph_output():
                     continue
@@ -172,6 +182,7 @@ class ShapeWriter:
 
     def _write_node(self, proto: onnx.NodeProto, node: ir.Node) -> None:
         proto.op_type, proto.domain, proto.overload = node.op_type, node.domain, node.overload
+        # Div has the types, shapes and arity of the arithmetic, and propagates no content.
         if node in self._unsafe:
             proto.op_type = "Div"
         if _is_like_first_operand(node):
@@ -181,6 +192,7 @@ class ShapeWriter:
             return
         proto.input.extend(self._operand(node, value) for value in node.inputs)
         proto.output.extend(self._name(value) for value in node.outputs)
+        # onnx and onnxruntime round sizes of pools differently (pool_shapes).
         changed = floor_attributes(node) if is_operator(node, *POOLS) else None
         hidden = () if changed is None else ("auto_pad", "ceil_mode", *changed)
         for name, integers in (changed or {}).items():
@@ -281,6 +293,7 @@ def _merge_dimensions(old: Shape | None, new: Shape) -> Shape:
     if old is None or len(old) != len(new):
         return new if old is None else old
     return tuple(
+        # A number is better than a name, and a name better than nothing.
         before
         if isinstance(before, int) or (isinstance(before, str) and not isinstance(after, int))
         else after

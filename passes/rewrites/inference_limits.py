@@ -47,6 +47,7 @@ def unsafe_nodes(model: ir.Model) -> set[ir.Node]:
     """
     lengths: dict[ir.Value, float] = {}
     unsafe: set[ir.Node] = set()
+    # One budget for the whole model: many short vectors take as much as a few long ones.
     left = TOTAL
     for node in each_node(model.graph):
         if not _propagates(node):
@@ -55,10 +56,12 @@ def unsafe_nodes(model: ir.Model) -> set[ir.Node]:
         length = _result_length(node, lengths)
         numbers = [*operands, length]
         needed = sum(numbers)
+        # Elements of unknown number count as infinitely many.
         if max(numbers) > LONGEST or needed > left or _is_silent(node):
             unsafe.add(node)
             continue
         left -= int(needed)
+        # A known bound for results, so that unknown shapes behind them stay small, too (case 2).
         lengths.update(dict.fromkeys(node.outputs, length))
     return unsafe
 
@@ -78,12 +81,13 @@ def _propagates(node: ir.Node) -> bool:
 def _propagating() -> frozenset[str]:
     """Return the operators of the default domain that propagate content in some version.
 
-    Those that onnx has no inference for, but a body, propagate what the nodes of the body do.
+    An operator for which onnx has a body and no inference propagates what the nodes of the body do.
     """
     import onnx
 
     # Any: onnx's own annotations do not know all of a schema.
     schemas: Sequence[Any] = onnx.defs.get_all_schemas_with_history()
+    # Asked of onnx itself: a list would be wrong with its next version.
     return frozenset(
         schema.name
         for schema in schemas
@@ -111,6 +115,7 @@ def _declared_length(value: ir.Value) -> float:
         shape = tuple(value.const_value.shape.numpy())
     if shape is None:
         return math.inf
+    # Content is that of vectors and scalars; matrices have none.
     if len(shape) != 1:
         return 0 if shape else 1
     return shape[0] if isinstance(shape[0], int) else math.inf
@@ -132,6 +137,7 @@ def _result_length(node: ir.Node, lengths: dict[ir.Value, float]) -> float:
     if node.op_type == "Concat":
         return sum(operands)
     known = max((_declared_length(value) for value in node.outputs), default=0)
+    # Gather of a short vector has as many elements as its indices.
     if node.op_type == "Gather" and known == math.inf and 0 < operands[0] < math.inf:
         return max(operands[1:], default=0)
     return known

@@ -38,16 +38,19 @@ def _inline(node: ir.Node) -> Refusal | None:
     if graph is None:
         return Refusal("it is in no graph any more")
     branch = node.attributes["then_branch" if condition.any() else "else_branch"].as_graph()
+    # Initializers of its own would be lost with the branch's graph.
     if branch.initializers:
         return Refusal("the branch that is taken has initializers of its own")
     if len(branch.outputs) != len(node.outputs):
         return Refusal("the branch that is taken returns another number of values")
+    # Values that are outputs of a graph cannot be given away.
     results = list(branch.outputs)
     branch.outputs.clear()
     nodes = list(branch)
     branch.remove(nodes)
     inherit(nodes, node)
     graph.insert_before(node, nodes)
+    # A branch may return a value from outside, whose name then goes on by an Identity.
     for output, result in zip(list(node.outputs), results, strict=True):
         substitute(node, output, result)
     graph.remove(node, safe=True)

@@ -20,9 +20,10 @@ class InlineFunctionsPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Inline."""
+        """Inline the calls of all functions that the inliner can."""
         if not model.functions:
             return ir.passes.PassResult(model, modified=False)
+        # An unused function would add the domains that it imports to the model's.
         unused = RemoveUnusedFunctionsPass()  # type: ignore[no-untyped-call]
         unused(model)
         for function in model.functions.values():
@@ -39,8 +40,11 @@ def _keep_versions(model: ir.Model, function: ir.Function) -> None:
         imported = model.graph.opset_imports.setdefault(domain, version)
         if imported != version:
             for node in each_node(function):
+                # Only nodes that state none: an outer function may have stated one before.
                 if node.domain == domain and node.version is None:
                     node.version = version
+            # Functions import what the model imports from now on; nodes remember their own version
+            # (case 1).
             function.opset_imports[domain] = imported
 
 

@@ -32,6 +32,7 @@ class Port:
         With ``static_dimensions`` it may also give a type to a port that had none; with ``other_shape`` it may
         find that the stated shape was wrong.
         """
+        # Names and types may never change: callers feed and read by them.
         if self == after or (other_shape and (self.name, self.type) == (after.name, after.type)):
             return True
         if not static_dimensions or self.name != after.name or self.type not in ("", after.type):
@@ -40,6 +41,8 @@ class Port:
             return True
         if after.shape is None:
             return False
+        # A static dimension stays what it is; a dynamic one may become static, never the other way
+        # round.
         return len(self.shape) == len(after.shape) and all(
             old == new or (not isinstance(old, int) and isinstance(new, int))
             for old, new in zip(self.shape, after.shape, strict=True)
@@ -85,6 +88,7 @@ class Interface:
             InternalError: The pass changed the interface in any other way.
         """
         after = Interface.of(model)
+        # Inputs that are added stand behind, so that callers by position are not disturbed.
         inputs = after.inputs[: len(self.inputs)] if adds_inputs else after.inputs
         _check_ports(self.inputs, inputs, "inputs", pass_name, static=static_inputs)
         _check_ports(

@@ -32,6 +32,7 @@ def lazy_tensor(
     """
 
     def compute() -> ir.TensorProtocol:
+        # Sources are read now, one result at a time, and are not kept.
         array = arrange([source.numpy() for source in sources])
         return ir.Tensor(np.ascontiguousarray(array).reshape(shape))
 
@@ -46,6 +47,7 @@ def arrangement(node: ir.Node, shape: tuple[int, ...]) -> Arrange | None:
         shape: Shape of its output.
     """
     if node.op_type == "Transpose":
+        # Without an order, axes are reversed, as numpy does it.
         permutation = node.attributes.get("perm")
         order = None if permutation is None else tuple(permutation.as_ints())
         return lambda arrays: arrays[0].transpose(order)
@@ -62,6 +64,7 @@ def arrangement(node: ir.Node, shape: tuple[int, ...]) -> Arrange | None:
 
 def _bounds(node: ir.Node, rank: int) -> tuple[slice, ...] | None:
     """Return a forward Slice as Python slices; None for another one, also of before version 10."""
+    # Before version 10 bounds are attributes.
     if len(node.inputs) < 3:
         return None
     starts, stops, axes, steps = (*(integers(value) for value in node.inputs[1:]), None, None)[:4]
@@ -69,6 +72,7 @@ def _bounds(node: ir.Node, rank: int) -> tuple[slice, ...] | None:
         return None
     axes = list(range(len(starts))) if axes is None else axes
     steps = [1] * len(axes) if steps is None else steps
+    # Python's slices would need other bounds for a step backwards.
     if any(step < 1 for step in steps):
         return None
     bounds = [slice(None)] * rank

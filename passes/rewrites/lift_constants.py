@@ -70,6 +70,7 @@ def _lift(model: ir.Model, node: ir.Node, lifted: list[ir.Node]) -> Refusal | No
 
 def constant_tensor(node: ir.Node) -> ir.TensorProtocol | None:
     """Return the tensor that a Constant node makes, None when it is sparse or a reference."""
+    # A Constant has exactly one attribute; anything else is left to the checker.
     if len(node.attributes) != 1:
         return None
     name, attribute = next(iter(node.attributes.items()))
@@ -93,8 +94,10 @@ def _lift_initializers(model: ir.Model, graph: ir.Graph) -> bool:
     modified = False
     for name, value in list(graph.initializers.items()):
         tensor = value.const_value
+        # Case 3: the default of an input of a body belongs to the body.
         if value.is_graph_input() or tensor is None:
             continue
+        # Case 5.
         if graph is model.graph and not (
             value.is_graph_output() and tensor.dtype.name.lower() not in ELEMENT_TYPES
         ):
@@ -104,6 +107,7 @@ def _lift_initializers(model: ir.Model, graph: ir.Graph) -> bool:
         if value.is_graph_output():
             identity = ir.node("Identity", [lifted], name=f"{name}_output")
             identity.outputs[0].type, identity.outputs[0].shape = value.type, value.shape
+            # The value is an output, whose place the Identity's result takes under the same name.
             value.replace_all_uses_with(identity.outputs[0], replace_graph_outputs=True)
             del graph.initializers[name]
             identity.outputs[0].name = name

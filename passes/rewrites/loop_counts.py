@@ -58,10 +58,12 @@ def counted_steps(node: ir.Node) -> int | Refusal:
     Returns:
         The number; or why it is known at run time only.
     """
+    # Without a trip count the condition alone ends the loop, within the limit.
     most = _scalar(node.inputs[0]) if node.inputs[0] is not None else MOST_STEPS + 1
     if most is None:
         return Refusal("its number of steps is only known at run time")
     begins = node.inputs[1] if len(node.inputs) > 1 else None
+    # A condition that is left out is true.
     first = np.True_ if begins is None else _scalar(begins)
     if first is None:
         return Refusal("its first condition is only known at run time")
@@ -73,6 +75,7 @@ def counted_steps(node: ir.Node) -> int | Refusal:
 
 def _counted(body: _Body, most: int) -> int | Refusal:
     """Count steps, each of which decides whether there is another one."""
+    # The body is followed for the condition only: nothing else of it is computed.
     for steps in range(min(most, MOST_STEPS)):
         if not body.step(steps):
             return steps + 1
@@ -83,6 +86,7 @@ def _counted(body: _Body, most: int) -> int | Refusal:
 
 def _scalar(value: ir.Value | None) -> Number | None:
     """Return the content of a constant of one element that counts or decides."""
+    # Front ends make scalars as tensors of one element, of whatever rank.
     array = small_array(value, 1)
     if array is None or array.size != 1 or array.dtype.kind not in "biuf":
         return None
@@ -124,6 +128,7 @@ class _Body:
         Raises:
             _UnknownError: It depends on something else than numbers that are known.
         """
+        # The condition that the body is given is true, or it would not be executed.
         self._known = {self._number: np.int64(number), self._again: np.True_, **self._states}
         answer = bool(self._value(self._condition, 0))
         # What updates read of other states is found out while they are computed.
@@ -136,6 +141,7 @@ class _Body:
         return answer
 
     def _value(self, value: ir.Value | None, depth: int) -> Number:
+        # A limit of depth, since this is recursion.
         if value is None or depth > _MOST_DEPTH:
             raise _UnknownError("it is computed by too many nodes")
         if value not in self._known:
@@ -156,6 +162,7 @@ class _Body:
             return _cast(operands[0], ir.DataType(producer.attributes["to"].as_int()))
         if producer.op_type not in _COMPUTED:
             raise _UnknownError(f"{producer.op_type} computes {value.name!r}")
+        # Overflow wraps around in ONNX's integers, too.
         with np.errstate(all="ignore"):
             result: Number = operands[0]
             if len(operands) == 1:

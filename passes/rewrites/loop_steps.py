@@ -207,7 +207,7 @@ def _taken(draft: Draft, value: ir.Value, place: int, axis: int) -> ir.Value:
 
 
 def _together(draft: Draft, values: Sequence[ir.Value], axis: int) -> ir.Value:
-    """Return an output of all steps."""
+    """Return the results of all steps, joined along a new axis."""
     rows = [draft.op("Unsqueeze", value, draft.integers(axis)) for value in values]
     whole = draft.op("Concat", *rows, axis=axis)
     whole.type = values[0].type

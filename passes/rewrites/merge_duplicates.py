@@ -31,11 +31,11 @@ class MergeInitializersPass(ir.passes.InPlacePass):
     """Keep one of initializers with the same type, shape and content.
 
     Small ones are compared by content, large ones by their range of a file or by the identity of
-    their tensor, so that no weight is read. Those that are inputs or outputs stay.
+    their tensor, so that no weight is read. Initializers that are inputs or outputs stay.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Merge."""
+        """Let readers of equal initializers read the first one."""
         originals: dict[Hashable, ir.Value] = {}
         modified = False
         for name, value in list(model.graph.initializers.items()):
@@ -45,6 +45,7 @@ class MergeInitializersPass(ir.passes.InPlacePass):
             first = originals.setdefault(key, value)
             if first is value:
                 continue
+            # If either is one of the user's weights, the one that stays is one.
             if value.meta.get(WEIGHT):
                 first.meta[WEIGHT] = True
             value.replace_all_uses_with(first)
@@ -58,11 +59,14 @@ def _key(value: ir.Value) -> Hashable | None:
     if tensor is None or value.is_graph_input() or value.is_graph_output():
         return None
     head = (tensor.dtype, tuple(tensor.shape))
+    # Strings have no bytes to compare.
     if tensor.dtype.is_string():
         return None
     region = getattr(tensor, "region", None)
     if isinstance(region, FileRegion) and tensor.nbytes > SMALL_BYTES:
         return (*head, region)
+    # A large tensor without a place in a file is compared as an object: reading it would cost more
+    # than merging saves.
     return (*head, tensor.tobytes() if tensor.nbytes <= SMALL_BYTES else id(tensor))
 
 
@@ -78,7 +82,7 @@ class MergeNodesPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Merge."""
+        """Let readers of equal nodes read the first one."""
         modified = False
         for graph in list(each_graph(model)):
             modified |= _merge_nodes(graph)
@@ -86,6 +90,7 @@ class MergeNodesPass(ir.passes.InPlacePass):
 
 
 def _merge_nodes(graph: ir.Graph) -> bool:
+    # Found once: looking an output up among thousands for each node would take quadratic time.
     places: dict[ir.Value, list[int]] = {}
     for place, value in enumerate(graph.outputs):
         places.setdefault(value, []).append(place)
@@ -147,6 +152,7 @@ def _hand_over(
 ) -> None:
     """Let ``original``, or an Identity of it, be the graph's output that ``output`` is."""
     successor = original
+    # An output of the interface has one name: a second name needs an Identity.
     if original.is_graph_output():
         identity = ir.node("Identity", [original], name=node.name)
         inherit([identity], node)

@@ -38,7 +38,7 @@ class _Linear:
 
     @property
     def output(self) -> ir.Value:
-        """What the layer computes."""
+        """The value that the layer computes, with its bias where it has one."""
         return (self.addition or self.product).outputs[0]
 
     @property
@@ -61,10 +61,10 @@ class MergeLinearsPass(ReasonedPass):
     """
 
     def __init__(self, keep: bool = False) -> None:
-        """Take whether layers stay as they are.
+        """Take whether linear layers stay apart.
 
         Args:
-            keep: Merge none.
+            keep: Whether none are merged.
         """
         super().__init__()
         self._keep = keep
@@ -99,12 +99,14 @@ def _parallel(graph: ir.Graph) -> list[list[_Linear]]:
 
 def _linear(node: ir.Node) -> _Linear | None:
     """Return a node as a linear layer, None for others."""
+    # A product of constants is folded, not merged.
     if not is_operator(node, "MatMul", "Gemm") or constant(node.inputs[0]) is not None:
         return None
     weight = node.inputs[1]
     shape = static_shape(weight)
     if weight is None or constant(weight) is None or shape is None or len(shape) != 2:
         return None
+    # A weight that others read would be stored twice, merged and as it is.
     if not is_read_once(weight) or weight.dtype is None or not weight.dtype.is_floating_point():
         return None
     width = shape[0] if _is_transposed(node) else shape[1]
@@ -190,5 +192,6 @@ def _biases(layers: list[_Linear]) -> list[ir.TensorProtocol]:
     for layer in layers:
         dtype = layer.weight.dtype or ir.DataType.FLOAT
         zeros = ir.Tensor(np.zeros(layer.width, dtype.numpy()), dtype=dtype)
+        # Zeros in the type of the weight, since onnxruntime adds equal types only.
         biases.append(constant(layer.bias) or zeros)
     return biases

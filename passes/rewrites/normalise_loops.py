@@ -67,8 +67,10 @@ def _count(model: ir.Model, node: ir.Node) -> Refusal | None:
         model, f"{node.outputs[0].name or 'loop'}_steps", np.array(steps, np.int64)
     )
     node.replace_input_with(0, count)
+    # A first condition that is false has made the count 0.
     if len(node.inputs) > 1:
         node.replace_input_with(1, None)
+    # The condition of the body is the one that it is given: true as long as the count lasts.
     again = ir.node("Identity", [body.inputs[1]])
     inherit([again], node)
     again.outputs[0].name = f"{count.name}_again"

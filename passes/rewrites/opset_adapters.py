@@ -37,7 +37,7 @@ Adapter = Callable[[ir.Model, ir.Node], "Apply | Refusal | None"]
 
 @dataclass(frozen=True)
 class OpsetAdapter:
-    """One operator's adapter."""
+    """How nodes of one operator are written in newer versions."""
 
     until: int
     """First version with the new meaning; nodes of older versions need the adapter."""
@@ -47,7 +47,8 @@ class OpsetAdapter:
 
 
 def _attributes_to_inputs(model: ir.Model, node: ir.Node, *names: str) -> Apply | None:
-    """Attributes, in this order, become the inputs after the first."""
+    """Return how attributes become inputs behind the first, in the order of their names here."""
+    # Without the attribute the operator takes its default in both versions.
     if not any(name in node.attributes for name in names):
         return None
 
@@ -69,6 +70,7 @@ def _to_input(model: ir.Model, node: ir.Node, name: str, position: int) -> None:
         first = node.inputs[0]
         dtype = first.dtype if first is not None and first.dtype else ir.DataType.FLOAT
         array = np.array(attribute.value, np.float64).astype(dtype.numpy())
+    # Inputs in between that are left out become empty.
     if len(node.inputs) <= position:
         node.resize_inputs(position + 1)
     node.replace_input_with(position, add_constant(model, f"{node.outputs[0].name}_{name}", array))
@@ -88,6 +90,7 @@ def _slice(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
 
 def _top_k(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     def apply() -> None:
+        # As a list, since ONNX's k is a vector of one.
         node.attributes.add(ir.AttrInt64s("k", [node.attributes["k"].as_int()]))
         _to_input(model, node, "k", 1)
 
@@ -95,6 +98,7 @@ def _top_k(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
 
 
 def _split(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
+    # Sizes that are an operand already are those of version 13 on.
     if len(node.inputs) > 1 and node.inputs[1] is not None:
         return None
     if "split" in node.attributes:
@@ -108,6 +112,8 @@ def _split(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
 
 def _dropout(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     del model
+    # Before version 10 a mask was of the data's type, so that one that is read cannot stay what it
+    # is.
     if len(node.outputs) > 1 and (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
         return Refusal("its mask is read and had another type")
 
@@ -123,6 +129,7 @@ def _flattened(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     operand = node.inputs[0]
     axis = integer_attribute(node, "axis", 1)
     rank = None if operand is None or operand.shape is None else len(operand.shape)
+    # Over the last axis only, both meanings are the same.
     if axis == -1 or (rank is not None and axis == rank - 1):
         return None
 
@@ -140,6 +147,7 @@ def _flattened(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
 
 
 def _batch_normalization(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
+    # Since version 14 there are other outputs in training mode.
     if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
         return Refusal("it is in training mode, which changed its outputs")
     if integer_attribute(node, "spatial", 1) != 1:
@@ -236,7 +244,7 @@ def _to_resizes(model: ir.Model, node: ir.Node, scales: NDArray[Any] | None) -> 
 
 
 def _resize_11(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    """Resize of any version before 18."""
+    """Return how a Resize of any version before 18 is rewritten."""
     version = node.version or model.graph.opset_imports[""]
     if version < 11:
         return _resize(model, node)
@@ -264,6 +272,7 @@ def _roi_align(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     del model
 
     def apply() -> None:
+        # Version 16 made half_pixel the default; before, all did what output_half_pixel does.
         mode = ir.AttrString("coordinate_transformation_mode", "output_half_pixel")
         node.attributes.add(mode)
 
@@ -272,6 +281,8 @@ def _roi_align(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
 
 def _dft(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
     def apply() -> None:
+        # The default became the last axis of the signal; before, it was the first one behind the
+        # batch.
         node.attributes.add(ir.AttrInt64("axis", integer_attribute(node, "axis", 1)))
         _to_input(model, node, "axis", 2)
 
@@ -293,8 +304,10 @@ def _group_normalization(model: ir.Model, node: ir.Node) -> Apply | Refusal | No
     shape = None if source is None else source.shape
     channels = shape[1] if shape is not None and len(shape) > 1 else None
     groups = node.attributes["num_groups"].as_int()
+    # Reshape and Expand need its number.
     if not isinstance(channels, int):
         return Refusal("the number of channels is not known")
+    # A group of one channel: both meanings are the same.
     if channels == groups:
         return None
 

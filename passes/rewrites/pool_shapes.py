@@ -40,6 +40,7 @@ def floor_attributes(node: ir.Node) -> dict[str, list[int]] | None:
     dilations = _integers(node, "dilations", [1] * rank)
     mode = node.attributes["auto_pad"].as_string() if "auto_pad" in node.attributes else "NOTSET"
     pads = _integers(node, "pads", [0] * (2 * rank)) if mode == "NOTSET" else [0] * (2 * rank)
+    # Attributes that contradict each other are the checker's.
     if not rank or (len(strides), len(dilations), len(pads)) != (rank, rank, 2 * rank):
         return None
     if mode.startswith("SAME"):
@@ -50,6 +51,8 @@ def floor_attributes(node: ir.Node) -> dict[str, list[int]] | None:
     # Case 1.
     reach = [(size - 1) * dilation for size, dilation in zip(kernel, dilations, strict=True)]
     behind = [
+        # By a stride less one a last window is completed; never longer than the window reaches,
+        # where one could begin.
         min(pad + stride - 1, most)
         for pad, stride, most in zip(pads[rank:], strides, reach, strict=True)
     ]
@@ -67,8 +70,10 @@ def _same_window(
         _same_steps(node, size, width, stride, (width - 1) * dilation + 1)
         for size, width, stride, dilation in zip(shape[2:], kernel, strides, dilations, strict=True)
     ]
+    # Not a window of this kind: onnx infers from what the model states.
     if not all(0 < number <= size for number, size in zip(steps, shape[2:], strict=True)):
         return None
+    # A window of size - steps + 1 with strides of 1 makes just as many steps.
     widths = [size - number + 1 for size, number in zip(shape[2:], steps, strict=True)]
     ones = [1] * len(kernel)
     return {

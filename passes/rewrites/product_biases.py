@@ -36,16 +36,19 @@ def fold_biases(model: ir.Model) -> int:
 
 def _fold(model: ir.Model, addition: ir.Node) -> bool:
     """Fold one addition; return whether it could be done."""
+    # Add is commutative, and exporters write the bias on either side.
     for product, bias in (addition.inputs, tuple(reversed(addition.inputs))):
         if product is None or bias is None or constant(bias) is None:
             continue
         node = product.producer()
+        # A product that others read would be computed twice.
         if node is None or not is_operator(node, "MatMul") or not is_read_once(product):
             continue
         left, right = node.inputs
         shape, matrix, vector = static_shape(left), static_shape(right), static_shape(bias)
         if left is None or constant(right) is None or shape is None or len(shape) < 2:
             continue
+        # Gemm adds a vector to each row, so that the bias is as long as a row.
         if matrix is None or len(matrix) != 2 or vector != matrix[1:] or 0 in shape:
             continue
         assert right is not None
@@ -65,6 +68,7 @@ def _write(
     name, (*outer, columns) = addition.outputs[0].name, result
     count, flat = math.prod(outer), [math.prod(outer), *(static_shape(left) or ())[-1:]]
     rows, nodes = left, list[ir.Node]()
+    # Gemm takes matrices only: all axes in front are rows.
     if len(outer) > 1:
         sizes = add_integers(model, f"{name}_rows", flat)
         nodes.append(_typed(ir.node("Reshape", [left, sizes]), left, flat))
@@ -75,6 +79,7 @@ def _write(
         nodes[-1].outputs[0].name = f"{name}_product"
         sizes = add_integers(model, f"{name}_sizes", result)
         nodes.append(_typed(ir.node("Reshape", [nodes[-1].outputs[0], sizes]), left, result))
+    # Before the addition goes, since its operands are gone with it.
     products = [value.producer() for value in addition.inputs if value is not None]
     replace_node(addition, nodes, [nodes[-1].outputs[0]])
     for product in products:

@@ -12,6 +12,8 @@ __all__ = ["exact_numbers", "scales_fit", "spread"]
 
 def exact_numbers(tensor: ir.TensorProtocol) -> Array:
     """Return a tensor's content so that differences are exact: int64, or float32 of eight bits."""
+    # Differences of int64 cannot overflow for quantised integers; a float of eight bits is exact in
+    # float32.
     return tensor.numpy().astype(np.int64 if tensor.dtype.is_integer() else np.float32)
 
 
@@ -31,6 +33,7 @@ def scales_fit(scale: tuple[int, ...], shape: tuple[int, ...], axis: int, block:
     place = axis % len(shape)
     if not block:
         return scale == (shape[place],)
+    # The last block may be cut short.
     blocks = -(-shape[place] // block)
     return block > 0 and scale == (*shape[:place], blocks, *shape[place + 1 :])
 
@@ -47,6 +50,7 @@ def spread(array: Array, shape: tuple[int, ...], axis: int, block: int) -> Array
     if block:
         place = axis % len(shape)
         whole = np.repeat(array, block, axis=place)
+        # The last block is repeated as a whole, and cut off at the axis' end.
         return whole[(*[slice(None)] * place, slice(shape[place]))]
     if array.size == 1:
         return array.reshape(())

@@ -64,14 +64,15 @@ class ReducePrecisionPass(ir.passes.InPlacePass):
     5. A product and the bias that is added to it become one operator, which rounds once.
     6. Operators of custom domains, operators with graphs inside, and operators without bfloat16 in ONNX
        compute in float32.
-    7. So does what stands for an operator whose results are integers: these are exact, whatever the precision.
+    7. Nodes that stand for an operator whose results are integers compute in float32, too: integers are exact,
+       whatever the precision.
     """
 
     def __init__(self, precision: Precision) -> None:
-        """Choose the operators.
+        """Take the precision, which names the operators that compute in bfloat16.
 
         Args:
-            precision: Names them; ``fp32`` leaves every model as it is.
+            precision: Which operators; ``fp32`` leaves every model as it is.
         """
         super().__init__()
         self.precision = precision
@@ -83,12 +84,15 @@ class ReducePrecisionPass(ir.passes.InPlacePass):
         opset = model.graph.opset_imports.get("", _OLDEST)
         if self.precision.is_own:
             return ir.passes.PassResult(model, modified=False)
+        # The body of a function would keep float32 while its callers change.
         if opset < _OLDEST or model.functions:
             what = "calls functions" if model.functions else f"is of operator set {opset}"
             self.notes.append(f"precision {self.precision} is not applied: the model {what}")
             return ir.passes.PassResult(model, modified=False)
         fold_biases(model)  # Case 5.
         choice = _Choice(self.precision)
+        # In topological order, so that what an operator's operands became is known when it is its
+        # turn.
         for node in model.graph:
             choice.take(node)
         _Retyping(model, choice).apply()
@@ -107,13 +111,14 @@ class _Choice:
     _kept: set[ir.Value] = field(default_factory=set)
 
     def take(self, node: ir.Node) -> None:
-        """Decide about a node."""
+        """Decide whether a node computes in bfloat16; nodes before it were asked already."""
         if not any(map(_is_wide, (*node.inputs, *node.outputs))) or _reads_sizes(node):
             return
         reason = self._reason(node)
         if reason is None:
             self.narrow.add(node)
             return
+        # Results that stay float32 for a reason pass this on to what reads them (case 3).
         if reason in (CONVERSION, CONTROL, CUSTOM, INTEGERS):
             self._kept.update(filter(_is_wide, node.outputs))
         if reason:
@@ -133,11 +138,15 @@ class _Choice:
             return CONTROL
         if is_operator(node, "Cast", "CastLike") and _is_wide(node.outputs[0]):
             return CONVERSION if self.precision is Precision.BF16 else ""
+        # Without operands of float32 there is nothing to convert: a constant, or a Cast from
+        # integers.
         if not operands:
             return ""
         if not _has_form(node):
             return NO_FORM
         if self.precision is Precision.MIXED:
+            # An operator that only moves numbers follows its operands; a Cast before it would save
+            # nothing.
             producers = {value.producer() for value in computed}
             if node.op_type in _CARRYING and producers and producers <= self.narrow:
                 return None
@@ -147,6 +156,7 @@ class _Choice:
         kept = [value for value in operands if value in self._kept]
         if not kept or self.precision is Precision.BF16_THROUGHOUT:
             return None
+        # A matrix product that reads a value of bfloat16 too takes all of them so.
         mixes = len(kept) < len(computed)
         return None if mixes and node.op_type in FLOAT_PRODUCTS else CONVERSION
 
@@ -156,7 +166,7 @@ _GRAPHS: Final = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
 @dataclass
 class _Retyping:
-    """Changes the types of one model."""
+    """Changes the types of the values in one model by what was chosen for its nodes."""
 
     model: ir.Model
     choice: _Choice
@@ -177,6 +187,7 @@ class _Retyping:
             if _is_wide(value) and _takes(node, place, outputs=True)
         }
         values = list(_values(self.model.graph))
+        # Uses are remembered before any Cast is put in, which would be one of them.
         uses = {value: list(value.uses()) for value in values}
         outputs = [value for value in dict.fromkeys(self.model.graph.outputs) if value in narrow]
         for value in narrow:
@@ -214,6 +225,7 @@ class _Retyping:
         if tensor is None:
             return False
         narrow = converted(tensor, _NARROW)
+        # A weight that is an output of the model keeps the type of the interface.
         if all_ and not value.is_graph_output():
             value.const_value = narrow
             _set_type(value)
@@ -253,6 +265,7 @@ class _Retyping:
                 graph.outputs[place] = result
         result.doc_string = value.doc_string
         result.metadata_props.update(value.metadata_props)
+        # The Cast's result has the output's name, so that callers see nothing of it.
         value.name, result.name = self._names.take(f"{name}_bfloat16"), name
         graph.append(cast)
 
@@ -304,6 +317,7 @@ def _takes(node: ir.Node, place: int, *, outputs: bool = False) -> bool:
 
 def _has_form(node: ir.Node) -> bool:
     """Return whether the first operand of float32 and all results of that type may be bfloat16."""
+    # By the first operand: further ones, as scales, may have types of their own.
     first = next((place for place, value in enumerate(node.inputs) if _is_wide(value)), 0)
     results = [place for place, value in enumerate(node.outputs) if _is_wide(value)]
     return _takes(node, first) and all(_takes(node, place, outputs=True) for place in results)

@@ -35,7 +35,7 @@ class _Remaining:
 
 @dataclass
 class Refusals:
-    """What one run of a pass left as it was: every reason with the nodes that it holds for."""
+    """Why one run of a pass left nodes as they were: every reason, with the nodes that it holds for."""
 
     _remaining: dict[tuple[str, str], _Remaining] = field(default_factory=dict)
     """By operator and reason, in the order in which they came up."""
@@ -52,6 +52,7 @@ class Refusals:
         """
         if outcome is None:
             return True
+        # By operator and reason: thousands of nodes of one kind are one line of the log.
         key = (node.op_type, outcome.reason)
         if key in self._remaining:
             self._remaining[key].count += 1

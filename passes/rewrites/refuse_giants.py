@@ -26,11 +26,11 @@ class RefuseGiantsPass(ir.passes.InPlacePass):
     1. As soon as shapes are known, before anything computes with them; and again at the end, when more are.
     2. In subgraphs, too: a PEF states the shapes of all values, and nobody reads one that has such a shape.
     3. Inputs, too, whose sizes options may state.
-    4. And a size below 0 that was computed of constants.
+    4. A size below 0 that was computed from constants is refused as well.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Look at every value.
+        """Refuse the first value that is too large.
 
         Raises:
             ModelLimitError: One is too large; the message names the node that computes it.

@@ -33,7 +33,7 @@ class RefuseImpossiblePass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Look at every node.
+        """Refuse the first node that is impossible.
 
         Raises:
             InvalidModelError: A node is impossible; the message names it, and the sizes that nobody
@@ -41,9 +41,11 @@ class RefuseImpossiblePass(ir.passes.InPlacePass):
         """
         unchanged = ir.passes.PassResult(model, modified=False)
         nodes = list(model.graph)
+        # onnx infers a model of one version only.
         if any(node.version for node in nodes):
             return unchanged
         unsafe = unsafe_nodes(model)
+        # Nodes are named by their place, since those of the model may have no names, or equal ones.
         writer = ShapeWriter(unsafe, stated=False)
         proto = writer.write(model)
         written = [node for node in nodes if node not in unsafe or node.op_type in ARITHMETIC]
@@ -57,6 +59,7 @@ class RefuseImpossiblePass(ir.passes.InPlacePass):
             output = known.get(node.outputs[0]) if node.outputs else None
             shapes = OperandShapes(node, inputs, output)
             reason = contradiction(shapes) if node.domain == "" else None
+            # A rule's own words say more than onnx's, where both find a fault.
             if fault is not None and fault[0] == place:
                 reason = reason or fault[1]
             if reason:
@@ -94,6 +97,7 @@ def _known_shapes(
     for info in (*graph.input, *graph.value_info, *graph.output):
         shape = dimensions(ir.serde.deserialize_type_proto_for_shape(info.type))
         if shape is not None and info.name in writer.values:
+            # A size below zero is what inference makes of -1 and of NaN: nothing is known of it.
             sizes = tuple(size if isinstance(size, int) and size >= 0 else None for size in shape)
             known[writer.values[info.name]] = sizes
     for value in model.graph.initializers.values():
@@ -130,6 +134,7 @@ def impossible(model: ir.Model, shapes: OperandShapes, reason: str) -> InvalidMo
     )
     assumed = sorted(model.meta.get(ASSUMED, ()))
     if assumed:
+        # Four names are enough to see which are meant.
         names = ", ".join(assumed[:4]) + (", ..." if len(assumed) > 4 else "")
         text += (
             f"; or state the sizes of its dynamic dimensions, of which {names} "

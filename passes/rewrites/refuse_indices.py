@@ -22,7 +22,7 @@ class RefuseIndicesPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Look at every Gather.
+        """Refuse the first Gather of an index that there is not.
 
         Raises:
             InvalidModelError: An index lies outside; the message names the node.
@@ -43,6 +43,7 @@ def _outside(node: ir.Node) -> str | None:
     if data is None or not -len(data) <= axis < len(data) or indices is None or not indices.size:
         return None
     size = data[axis]
+    # Largest and smallest decide for all of them.
     for index in (int(indices.max()), int(indices.min())):
         if not -size <= index < size:
             return f"index {index} is outside of an axis of {size}"

@@ -28,7 +28,7 @@ class RefuseTypesPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Look at every value.
+        """Refuse the first value of a type that nothing computes with.
 
         Raises:
             InvalidModelError: One is of such a type; the message names it.

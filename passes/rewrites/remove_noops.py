@@ -37,7 +37,7 @@ SINGLE = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
 """Operators of any number of inputs that change nothing when there is one."""
 
 COMMUTATIVE = {"Mul": 1, "Add": 0, "And": 1, "Or": 0}
-"""What changes nothing as either operand, by operator."""
+"""The number that changes nothing as either operand, by operator."""
 
 BEYOND = (1 << 31) - 1
 """A bound of a Slice from which on it means the end: no dimension is larger."""

@@ -12,11 +12,11 @@ class RemoveUnusedNodesPass(common.RemoveUnusedNodesPass):
     """Drop nodes whose results nobody reads, with optional outputs and initializers that nobody reads.
 
     1. ``onnx_ir`` does it, but looks through all outputs of a graph for every node that it drops; a
-       training step has thousands of both. Those of the main graph are dropped at once before.
+       training step has thousands of both. Nodes of the main graph are dropped at once before.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Drop."""
+        """Drop the nodes that nobody reads, then what that leaves unread."""
         modified = _drop_unread(model.graph)
         modified |= super().call(model).modified
         return ir.passes.PassResult(model, modified=modified)

@@ -52,7 +52,7 @@ class ReplaceFloat16Pass(ir.passes.InPlacePass):
     """
 
     def __init__(self, dtype: ir.DataType | None) -> None:
-        """Keep the type.
+        """Take the type that float16 becomes.
 
         Args:
             dtype: float32 or bfloat16; None leaves every model as it is.
@@ -81,13 +81,13 @@ class ReplaceFloat16Pass(ir.passes.InPlacePass):
 
 @dataclass(frozen=True)
 class _Replacement:
-    """Replaces float16 in one model."""
+    """Replaces float16 in one model by another type."""
 
     model: ir.Model
     dtype: ir.DataType
 
     def apply(self, halves: list[ir.Value], customs: list[_Custom]) -> None:
-        """Replace it.
+        """Replace float16 in the values, weights and attributes of the model.
 
         Args:
             halves: All values of float16.

@@ -47,12 +47,15 @@ def _return_stacks(model: ir.Model, node: ir.Node) -> Refusal | None:
     body = node.attributes["body"].as_graph()
     refusal = Refusal("it fills no sequence")
     replaced = False
+    # Every state for itself: a loop may fill several sequences, and have other states.
     for place, inner in enumerate(body.inputs[_STATES:]):
         appended = _appended(node, body, place, inner)
         if isinstance(appended, Refusal):
+            # A reason about a tensor would hide one about a sequence.
             refusal = appended if _is_sequence(node, place) else refusal
             continue
         readers = list(node.outputs[place].consumers())
+        # A stack is of use only where all readers can read it: otherwise both would be made.
         if node.outputs[place].is_graph_output() or not readers or not all(map(_can_read, readers)):
             refusal = Refusal("its sequence is read by more than what puts it together")
             continue
@@ -77,6 +80,7 @@ def _appended(node: ir.Node, body: ir.Graph, place: int, inner: ir.Value) -> ir.
         return Refusal("a step does something else with its sequence than to append a tensor")
     if len(insert.inputs) > _STATES and insert.inputs[2] is not None:
         return Refusal("a step says where it inserts a tensor")
+    # A reader within the body sees a part of the sequence, which no stack has.
     if len(inner.uses()) > 1 or len(body.outputs[place + 1].uses()) > 0:
         return Refusal("a step reads the sequence that it fills")
     tensor = insert.inputs[1]
@@ -90,6 +94,7 @@ def _can_read(reader: ir.Node) -> bool:
     if not is_operator(reader, "SequenceAt"):
         return False
     numbers = integers(reader.inputs[1])
+    # A negative place counts from an end that is known at run time only.
     return numbers is not None and len(numbers) == 1 and numbers[0] >= 0
 
 
@@ -100,6 +105,7 @@ def _order(reader: ir.Node) -> list[int] | None:
         return []
     if shape is None or not -len(shape) <= axis < len(shape):
         return None
+    # Steps come first in a stack; they move to where the reader wants the new axis.
     order = list(range(1, len(shape)))
     order.insert(axis % len(shape), 0)
     return order
@@ -109,13 +115,16 @@ def _stacked(
     node: ir.Node, body: ir.Graph, place: int, inner: ir.Value, tensor: ir.Value
 ) -> ir.Value:
     """Let a loop return the tensors that its steps append as one, and its sequence as it began."""
+    # Case 3.
     body.outputs[place + 1] = inner
     results = len(body.outputs)
+    # A copy, since the tensor may be a value from outside, or be returned already.
     copy = ir.node("Identity", [tensor])
     inherit([copy], node)
     copy.outputs[0].name = f"{node.outputs[place].name}_each"
     copy.outputs[0].type, copy.outputs[0].shape = tensor.type, tensor.shape
     body.append(copy)
+    # Stacks stand behind all other results, so that places of the others stay.
     body.outputs.append(copy.outputs[0])
     node.resize_outputs(results)
     stack = node.outputs[results - 1]

@@ -15,6 +15,7 @@ from samba_onnx.program.dataflow import graphs_of, subgraphs
 WEIGHT = "samba_onnx.weight"
 """Key in ``Value.meta`` of initializers that hold the user's weights."""
 
+# The largest finite number: eight binary digits, of which the first is not stored.
 _LARGEST_BFLOAT16 = (2 - 2.0**-7) * 2.0**127
 
 SMALL = 4096
@@ -48,6 +49,7 @@ def _may_be_left_out(node: ir.Node) -> bool:
         return True
     if node.op_type != "Loop":
         return False
+    # A Loop surely begins where its trip count and condition are constants other than 0 and false.
     bounds = [value for value in node.inputs[:2] if value is not None]
     return any(array is None or not array.all() for array in map(small_array, bounds))
 
@@ -82,6 +84,7 @@ def is_operator(node: ir.Node | None, *op_types: str) -> bool:
 
 def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
     """Return the tensor of an initializer; None for what is computed, an input or left out."""
+    # An initializer that is also an input may be replaced by the caller, and so is none.
     if value is None or value.const_value is None or value.producer() is not None:
         return None
     return None if value.is_graph_input() else value.const_value
@@ -126,6 +129,7 @@ def inherit(nodes: Iterable[ir.Node], origin: ir.Node) -> None:
     """Give new nodes, and those in bodies of theirs, the source traces and other metadata of the node that they replace."""
     for node in nodes:
         for key, text in origin.metadata_props.items():
+            # What a node has by itself is nearer to the truth than its predecessor's.
             node.metadata_props.setdefault(key, text)
         for body in subgraphs(node):
             inherit(body, origin)
@@ -180,6 +184,7 @@ def replace_node(
     if graph is None:
         raise ValueError(f"node {old.name!r} is in no graph")
     inherit(nodes, old)
+    # The last node computes the result, and so has the name that reports know.
     if nodes and not nodes[-1].name:
         nodes[-1].name = old.name
     for before, after in zip(old.outputs, outputs, strict=True):
@@ -192,6 +197,7 @@ def replace_node(
 def take_over(before: ir.Value, after: ir.Value) -> None:
     """Let ``after``, which a node computes, have name, type, shape and readers of ``before``."""
     after.name, after.doc_string = before.name, before.doc_string
+    # A stated type is the interface's or the model's own; an inferred one only fills its place.
     after.type = before.type if before.type is not None else after.type
     after.shape = before.shape if before.shape is not None else after.shape
     after.metadata_props.update(before.metadata_props)
@@ -299,6 +305,7 @@ def _is_weight(tensor: ir.TensorProtocol) -> bool:
     """Return whether an initializer holds numbers, narrow integers for them, or many integers."""
     dtype = tensor.dtype
     quantized = dtype.is_integer() and dtype.bitwidth < 16 and tensor.size > 1
+    # As many as lift_constants.LARGE: more integers are a table, not sizes or axes.
     return dtype.is_floating_point() or quantized or tensor.size > 1024
 
 

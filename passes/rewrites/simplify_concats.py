@@ -42,6 +42,7 @@ def _simplify(node: ir.Node) -> Refusal | None:
             return Refusal("it lacks an operand")
         operands += _joined(value, node, axis)
     # Case 1.
+    # One stays where all are empty: it has the result's shape and type.
     filled = [value for value in operands if not _is_empty(value, axis)] or operands[:1]
     if len(filled) == len(node.inputs):
         return Refusal("none of its operands is known to be empty, or joined just before")
@@ -57,6 +58,8 @@ def _joined(value: ir.Value, reader: ir.Node, axis: int) -> list[ir.Value]:
         return [value]
     rank = None if value.shape is None else len(value.shape)
     own = node.attributes["axis"].as_int()
+    # Axes from the end are the same whatever the rank, those from the front as well; mixed ones
+    # need the rank.
     same = own == axis if rank is None else own % rank == axis % rank
     parts = [part for part in node.inputs if part is not None]
     return parts if same and is_read_once(value) and len(parts) == len(node.inputs) else [value]

@@ -71,6 +71,7 @@ def _split(model: ir.Model, node: ir.Node) -> Refusal | None:
         piece.shape = ir.Shape([*source.shape[:axis], size, *source.shape[axis + 1 :]])
     inherit([split], node)
     graph.insert_before(node, split)
+    # keepdims counts only where no sizes are stated, as ONNX defines it.
     drops = len(node.inputs) < 2 or node.inputs[1] is None
     drops = drops and not integer_attribute(node, "keepdims", 1)
     for reader, place in zip(readers, places, strict=True):
@@ -88,12 +89,14 @@ def _split(model: ir.Model, node: ir.Node) -> Refusal | None:
 def _pieces(node: ir.Node, whole: ir.SymbolicDim | int) -> list[int] | None:
     """Return the sizes of the pieces along the axis, None where they are not known."""
     given = node.inputs[1] if len(node.inputs) > 1 else None
+    # Without sizes every piece is one element thick.
     if given is None:
         return [1] * whole if isinstance(whole, int) and whole <= MOST_PIECES else None
     sizes, shape = integers(given), static_shape(given)
     if sizes is None or shape is None or not sizes:
         return None
     if shape:
+        # A vector states every size, a scalar the size of all but the last.
         return sizes if all(size > 0 for size in sizes) else None
     size = sizes[0]
     if not isinstance(whole, int) or size < 1 or whole < 1 or whole > size * MOST_PIECES:

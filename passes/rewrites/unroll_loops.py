@@ -39,7 +39,7 @@ class UnrollLoopsPass(ReasonedPass):
     """
 
     def __init__(self, target: Knows, *, keeps_long: bool = False) -> None:
-        """Keep the target.
+        """Take the target that decides which loops are unrolled.
 
         Args:
             target: Says which operators it has.

@@ -42,7 +42,9 @@ def collective(nodes: Sequence[ir.Node]) -> Collective | None:
     rdus, element = integer_attribute(node, RDUS, 1), after.dtype.bitwidth
     have, whole = _elements(before), _elements(after)
     if node.op_type == ALL_GATHER:
+        # As in a ring, too: every RDU passes on all but what the next one has.
         return Collective(CollectiveKind.ALL_GATHER, _bytes(whole - have, element))
+    # As in a ring: every RDU sends all pieces but one twice, once to be summed and once as part of the sum.
     piece = -(-whole // rdus)
     return Collective(CollectiveKind.ALL_REDUCE, 2 * (rdus - 1) * _bytes(piece, element))
 

@@ -1,4 +1,4 @@
-"""What the models of one program know together while they are cut."""
+"""The decisions that all models of one program share while they are cut."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Cut", "names_in"]
 
 @dataclass
 class Cut:
-    """What several parts and graphs of a program know together."""
+    """The decisions that several parts and graphs of a program share: a region lies in one way in all of them."""
 
     rdus: int
     mode: str

@@ -76,10 +76,12 @@ def blocks(axis: int, sizes: Sequence[tuple[int, int]], rdus: int) -> AxisSplit:
         mine: list[int] = []
         start = 0
         for size, parts in sizes:
+            # Where there are fewer parts than RDUs, neighbours have the same part.
             step, place = size // parts, rdu // (rdus // parts)
             mine += [start + place * step, start + (place + 1) * step]
             start += size
         ranges.append(tuple(mine))
+    # In one form only: how values lie is compared by ranges.
     return AxisSplit(axis, tuple(_joined(each) for each in ranges))
 
 
@@ -91,12 +93,14 @@ def indices(split: AxisSplit, rdu: int) -> np.ndarray:
 
 def length(split: AxisSplit) -> int:
     """Return how many places along the axis each RDU holds."""
+    # Every RDU holds as many: all of them run one program.
     flat = split.ranges[0]
     return sum(flat[1::2]) - sum(flat[::2])
 
 
 def ranges_of(places: np.ndarray) -> tuple[int, ...]:
     """Return places along an axis as starts and ends of ranges."""
+    # No place is one empty range: a split states at least one for each RDU.
     if not len(places):
         return (0, 0)
     ends = np.flatnonzero(np.diff(places) != 1)
@@ -145,6 +149,7 @@ def local_shape(shape: Shape, sharding: Sharding) -> Shape:
     return tuple(sizes)
 
 
+# Every layer of a model reshapes as the one before it did.
 @functools.lru_cache(maxsize=4096)
 def reshaped(sharding: Sharding, before: Shape, after: Shape) -> Sharding | None:
     """Return how a value lies on the RDUs when each of them reshapes what it has.
@@ -157,11 +162,13 @@ def reshaped(sharding: Sharding, before: Shape, after: Shape) -> Sharding | None
     Returns:
         The sharding behind; None where what an RDU has is no block of the new shape.
     """
+    # Without elements, sizes do not tell which axes hold the same ones.
     if 0 in before:
         return None
     axes: list[AxisSplit] = []
     for old, new in _groups(before, after):
         splits = {axis: sharding.of(axis) for axis in old}
+        # Axes that are whole before are whole behind, whatever becomes of them.
         if not any(splits.values()):
             continue
         if math.prod(before[axis] for axis in old) > _MOST_PLACES:
@@ -184,6 +191,7 @@ def _groups(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
     while i < len(before) and j < len(after):
         old, new = [i], [j]
         left, right = before[i], after[j]
+        # The side with fewer elements takes in its next axis, until both hold the same ones.
         while left != right:
             if left < right:
                 i += 1
@@ -219,8 +227,10 @@ def _regrouped(
     cuts = []
     for place, size in enumerate(new):
         mine = [axes[place] for axes in held]
+        # All RDUs run one program, whose values have one shape.
         if len({len(each) for each in mine}) > 1:
             return None
+        # An axis of which every RDU has all, in order, is not cut.
         if any(len(each) != size or (each != np.arange(size)).any() for each in mine):
             cuts.append((place, tuple(ranges_of(each) for each in mine)))
     return cuts
@@ -238,8 +248,10 @@ def _as_block(flat: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray] | None
     """Return the places along each axis that make these flat places; None if no block does."""
     axes: list[np.ndarray] = []
     for coordinate in np.unravel_index(flat, tuple(sizes)):
+        # In the order in which they come first: places of several blocks need not ascend.
         _, first = np.unique(coordinate, return_index=True)
         axes.append(coordinate[np.sort(first)])
+    # Only a full block in this order is what an RDU gets by reshaping its own elements.
     if math.prod(len(axis) for axis in axes) != len(flat) or (_flat(axes, sizes) != flat).any():
         return None
     return axes

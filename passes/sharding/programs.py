@@ -65,6 +65,7 @@ def cut_inputs(
         for value in model.graph.inputs
         if name_of(value) in inputs
     }
+    # The first input that has axes says what the batch is.
     batches = [shape[0] for shape in shapes.values() if shape]
     if not batches or batches[0] % cut.rdus:
         what = f"a batch of {batches[0]}" if batches else "a model whose inputs have no batch"
@@ -73,6 +74,7 @@ def cut_inputs(
             f"{cut.rdus}, or --tensor-parallel weight"
         )
     for name, shape in shapes.items():
+        # An input of another size, as a table of positions, is none of the batch: every RDU has all of it.
         if shape and shape[0] == batches[0]:
             split = even(0, batches[0], cut.rdus, cut.rdus)
             cut.regions.setdefault(regions.get(name, name), Sharding((split,)))
@@ -99,6 +101,7 @@ def cut_part(
         return regions.get(name, name)
 
     sharder = Sharder(model, cut, weights, region)
+    # A copy: rules insert nodes around the one that is visited.
     for node in list(model.graph):
         sharder.visit(node, rule_of(node))
     sharder.finish(lambda name: name in residents or name in regions)

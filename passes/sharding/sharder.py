@@ -64,6 +64,7 @@ class Sharder(CutValues):
         self._place: ir.Node | None = None
         self._last: ir.Node | None = None
         for value in self.graph.inputs:
+            # A region lies in one way for all graphs: an earlier one has decided.
             known = cut.regions.get(region(name_of(value)))
             if known is not None:
                 self._decide(value, known)
@@ -90,6 +91,7 @@ class Sharder(CutValues):
         self._place = node
         operands = [value for value in node.inputs if value is not None]
         for value in (*operands, *node.outputs):
+            # Shapes of the whole are kept now: results get those of shards below.
             self.shape(value)
         place = self._form(node)
         if place is None:
@@ -98,9 +100,9 @@ class Sharder(CutValues):
             self._pending[node.outputs[0]] = node, place
 
     def _form(self, node: ir.Node) -> int | None:
-        """Return the operand of which a node makes another form that lies where it is needed.
+        """Return the place of an operand to which a node only gives another form, to lie as its readers need it.
 
-        A weight in another order or type is one, and what an optimizer keeps, times a number.
+        So are weights given another order or type, and states of optimizers multiplied by a number.
         """
         first = node.inputs[0] if node.inputs else None
         if node.domain or len(node.outputs) != 1 or first is None:
@@ -159,6 +161,7 @@ class Sharder(CutValues):
         if value in self._pending:
             self._settle(value, sharding)
         elif sharding.axes and value.is_initializer() and not value.is_graph_input():
+            # One that is read in two ways, as a tied weight, is an input for each.
             return self._variant(value, sharding)
         elif value.producer() is None and value not in self._shardings:
             self._decide(value, sharding)
@@ -291,6 +294,7 @@ class Sharder(CutValues):
 
     def _drop_unused(self) -> None:
         """Drop nodes whose results nobody reads any more, and inputs that were added for nothing."""
+        # From the last one: a node may be unused once its readers are gone.
         for node in reversed(list(self.graph)):
             if not any(value.uses() or value.is_graph_output() for value in node.outputs):
                 self.graph.remove(node, safe=True)
@@ -300,7 +304,7 @@ class Sharder(CutValues):
                 del self.cut.contents[name_of(value)], self.cut.kinds[name_of(value)]
 
     def _settle(self, value: ir.Value, sharding: Sharding) -> None:
-        """Decide how a weight is cut of which a node makes another form."""
+        """Decide how a weight is cut, and the node that gives it another form, by what a reader of that needs."""
         node, operand = self._pending.pop(value)
         source = node.inputs[operand]
         assert source is not None
@@ -350,6 +354,7 @@ class Sharder(CutValues):
         shape, current = self.shape(value), self.sharding(value)
         assert shape is not None
         if current.partial:
+            # Exchanges make values whole; a shard is then taken without another one.
             value = self._exchange(ALL_REDUCE, value, shape)
             return self.need(value, sharding)
         if current.axes:

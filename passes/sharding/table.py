@@ -61,11 +61,14 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
 
 def rule_of(node: ir.Node) -> Rule:
     """Return how a node is cut."""
+    # Rules look at a node's own operands, and a body reads others: these must be whole.
     if any(True for _ in subgraphs(node)):
         return _whole
     row = facts(node.op_type, node.domain)
     if not node.domain and node.op_type in RULES:
         return RULES[node.op_type]
+    # Random numbers are drawn for the whole: every RDU would draw those of its shard anew, and other ones
+    # than a single RDU.
     if row is not None and row.kind is Kind.ELEMENTWISE and row.random is Randomness.NEVER:
         return elementwise
     return _whole

@@ -33,7 +33,7 @@ def columns(sharder: Sharder, value: ir.Value, axis: int) -> AxisSplit | None:
     """Return how the columns of a layer are cut.
 
     Args:
-        sharder: Knows shapes, and is told the reason where they are not.
+        sharder: Knows shapes, and is told the reason where columns are not cut.
         value: What the layer computes.
         axis: The axis of its columns.
 
@@ -41,11 +41,13 @@ def columns(sharder: Sharder, value: ir.Value, axis: int) -> AxisSplit | None:
         The cut; None where every RDU computes all.
     """
     size = (sharder.shape(value) or ())[axis]
+    # Where no reader asks for heads, each column is a unit of its own.
     pieces = _units(sharder, value, axis, _FARTHEST) or ((size, size),)
     parts: list[tuple[int, int]] = []
     for width, units in pieces:
         if units % sharder.rdus == 0:
             parts.append((width, sharder.rdus))
+        # Fewer heads than RDUs: each is computed whole by several, as no head is divided.
         elif sharder.rdus % units == 0 and units < width:
             parts.append((width, units))
             if units > 1:
@@ -60,6 +62,7 @@ def columns(sharder: Sharder, value: ir.Value, axis: int) -> AxisSplit | None:
                 "each computes all of them"
             )
             return None
+    # Every RDU would have all of the axis, which is no cut.
     if all(count == 1 for _, count in parts):
         sharder.note("one head is on all RDUs")
         return None
@@ -73,12 +76,14 @@ def _units(sharder: Sharder, value: ir.Value, axis: int, steps: int) -> Blocks |
         return None
     slices: dict[tuple[int, int], Blocks | None] = {}
     for node, _ in value.uses():
+        # Slices say nothing alone: together they may be the pieces of one axis.
         if node.op_type == "Slice":
             found = _slice(sharder, node, shape, axis)
             if found is not None:
                 slices[found] = _units(sharder, node.outputs[0], axis, steps - 1)
                 continue
         pieces = _through(sharder, node, shape, axis, steps)
+        # The first reader that asks decides; who needs the result otherwise has it exchanged.
         if pieces is not None:
             return pieces
     return _sliced(slices, shape[axis])
@@ -105,6 +110,7 @@ def _through(sharder: Sharder, node: ir.Node, shape: Shape, axis: int, steps: in
         return tuple(pieces)
     if row is not None and row.kind is Kind.ELEMENTWISE:
         moved = axis + len(after) - len(shape)
+        # An axis that is repeated by the operator is no axis of columns.
         return _units(sharder, result, moved, steps - 1) if after[moved] == shape[axis] else None
     return None
 
@@ -122,6 +128,7 @@ def _reshaped(
         place += 1
     if product != leading:
         return None
+    # An axis of one place in front is none of the heads.
     while place < len(after) - 1 and after[place] == 1:
         place += 1
     own: list[int] = []

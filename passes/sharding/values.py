@@ -40,6 +40,7 @@ class CutValues:
         self.cut = cut
         self._shapes: dict[ir.Value, Shape | None] = {}
         self._shardings: dict[ir.Value, Sharding] = {}
+        # Contents of earlier models go into the same PEF, under their names.
         self._names = names_in(graph) | cut.contents.keys()
         self._numbers: dict[str, int] = {}
 
@@ -79,6 +80,7 @@ class CutValues:
         if sharding.axes:
             assert shape is not None
             value.meta[SHARDED] = Sharded(shape, sharding.axes)
+        # An initializer keeps the shape of its content: a value and its tensor must agree.
         if shape is not None and not value.is_initializer():
             value.shape = ir.Shape(local_shape(shape, sharding))
 

@@ -33,7 +33,7 @@ def body_reason(
         target: The target's name, for messages.
         inner_reason: Returns why the target does not run a node of the body.
     """
-    # Case 1.
+    # Case 1. A section is laid out at compile time, with the number of its repetitions in it.
     repeated = repetition(node)
     if repeated is None:
         shapes = [v.shape for v in node.inputs if v is not None and v.shape is not None]
@@ -49,7 +49,7 @@ def body_reason(
             ReasonCode.DYNAMIC_SHAPE,
             f"{REPEATING}: a value that it reads or returns has no static shape, or no elements",
         )
-    # Case 2.
+    # Case 2. Operand, parameter and result of a state are one place on the chip, whatever step it is.
     body = repeated.body
     for place in range(repeated.states):
         kinds = {_kind(v) for v in (node.inputs[place], body.inputs[place], body.outputs[place])}
@@ -58,7 +58,7 @@ def body_reason(
                 ReasonCode.DYNAMIC_SHAPE,
                 f"{REPEATING}: its state {name_of(body.inputs[place])!r} changes its type or shape from step to step",
             )
-    # Case 3.
+    # Case 3. The first reason is enough: one node that must run on the CPU takes the whole body there.
     for inner in body:
         reason = inner_reason(inner)
         if reason is not None:
@@ -67,8 +67,9 @@ def body_reason(
 
 
 def _kind(value: ir.Value | None) -> tuple[object, ...] | None:
-    """Return type and shape of a value; None of one that is left out or of which nothing is known."""
+    """Return the type and shape of a value; None for an operand that is left out."""
     if value is None:
         return None
+    # A constant may have a tensor only, without a type of its own.
     dtype = value.const_value.dtype if value.const_value is not None else value.dtype
     return (dtype, dimensions(value))

@@ -14,6 +14,8 @@ from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.passes.targets.rows import DTYPE_NAMES, OperandLimits, OperatorRow, Status
 from samba_onnx.passes.targets.schema import NumberRange
 
+# Types of floats and of unsigned integers that have a near type which the RDU computes with: there
+# the hint names it.
 _FLOATS = frozenset({ir.DataType.DOUBLE, ir.DataType.FLOAT16})
 _UNSIGNED = frozenset(
     {ir.DataType.UINT8, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64}
@@ -37,11 +39,13 @@ def check(node: ir.Node, row: OperatorRow, target: str) -> Reason | Status:
         if isinstance(answer, Reason):
             return answer
         status = max(status, answer)
+    # Reasons are true and None is not, so that the first reason wins. The status stands last, for
+    # FULL is 0, which is not true either.
     return _check_attributes(node, row, target) or _check_limits(node, row) or status
 
 
 class _Subject:
-    """Words for an operand, put together only when a message needs them."""
+    """Words for an operand, such as ``Add: input B``; put together only when a message needs them."""
 
     __slots__ = ("_kind", "_operand", "_position", "_row")
 
@@ -58,7 +62,7 @@ class _Subject:
 def _operands(
     node: ir.Node, row: OperatorRow
 ) -> Iterator[tuple[ir.Value, _Subject, OperandLimits | None]]:
-    """Yield every operand that the node has: its value, words for it, what the row says."""
+    """Yield each operand and result that a node has: its value, its name in messages, its row's limits."""
     for position, value in enumerate(node.inputs):
         if value is not None:
             operand = row.input(position)
@@ -81,6 +85,8 @@ def _check_operand(
         return Reason(
             ReasonCode.LIMIT, f"{subject} is not supported by {target}; it must be left out"
         )
+    # A constant operand becomes part of the section's configuration and never is a tensor of the
+    # device, whose types and shapes would count.
     if operand.static:
         return _check_static(subject, target, value)
     answer = _check_type(subject, target, value, operand)
@@ -101,6 +107,7 @@ def _check_static(subject: _Subject, target: str, value: ir.Value) -> Reason | S
 def _check_type(
     subject: _Subject, target: str, value: ir.Value, operand: OperandLimits
 ) -> Reason | Status:
+    # Initializers need no type of their own in a model: their tensor has one.
     kind = value.type
     if kind is None and value.const_value is not None:
         kind = ir.TensorType(value.const_value.dtype)
@@ -152,6 +159,7 @@ def _check_shape(
                 f"{subject} has the dynamic shape {shape}; {target} runs static shapes",
                 dimension_hint(node, shape),
             )
+        # An empty tensor has a static shape, but leaves the RDU nothing to run.
         if dim == 0:
             return Reason(ReasonCode.EMPTY, f"{subject} has no elements (shape {shape})")
     if operand.ranks is None or operand.ranks[0] <= len(shape) <= operand.ranks[1]:
@@ -169,6 +177,7 @@ def is_static(node: ir.Node) -> bool:
 
 
 def _is_static(value: ir.Value) -> bool:
+    # Of a constant the tensor is sure, whatever shape the model states for it.
     if value.const_value is not None:
         return 0 not in value.const_value.shape
     if not isinstance(value.type, ir.TensorType) or value.shape is None:
@@ -184,6 +193,7 @@ def _check_attributes(node: ir.Node, row: OperatorRow, target: str) -> Reason | 
         if attribute.is_ref():
             return Reason(ReasonCode.ATTRIBUTE, f"{row.name}: attribute {name} is not resolved")
         value = attribute.value
+        # A range or list of a list attribute, such as strides, holds for each of its elements.
         elements = value if isinstance(value, (list, tuple)) else (value,)
         if not all(_allowed(element, allowed) for element in elements):
             return Reason(

@@ -19,8 +19,12 @@ from samba_onnx.pef.timing import LaunchOrigin, TimingFigures
 from samba_onnx.safety.files import printable
 
 _TILES: Final = re.compile(r"([1-9]\d{0,3})tiles?")
+# Only what follows the last colon is conditions, and it contains no separator of paths: a path such
+# as C:\own.toml keeps its drive.
 _SHAPE: Final = re.compile(r"([^:]+|.*[/\\].*):([^:/\\]*)")
 _LAUNCHES: Final = ("host-launch", "device-launch")
+# The conditions of a run change the timing model alone; a part of a chip changes tiers and peaks
+# too, so that it has its own function.
 _TIMING: Final[Mapping[str, Callable[[TimingFigures], TimingFigures]]] = {
     "host-launch": lambda timing: replace(timing, launch=LaunchOrigin.HOST),
     "device-launch": lambda timing: replace(timing, launch=LaunchOrigin.DEVICE),
@@ -33,12 +37,14 @@ LOOPING: Final = "kernel-looping"
 
 
 def parted(name: str) -> tuple[str, tuple[str, ...]]:
-    """Return a target's name or path without its conditions, and these.
+    """Return a target's name or path without its conditions, and the conditions.
 
     Args:
         name: As ``sn30``, ``sn30:4tiles`` or ``./own.toml:4tiles,tuned``; a file of this whole name has
             no conditions.
     """
+    # A file whose name contains a colon is found as it is called, before the colon is given a
+    # meaning.
     match = None if os.path.exists(name) else _SHAPE.fullmatch(name)
     return (match[1], tuple(match[2].split(","))) if match else (name, ())
 
@@ -53,10 +59,13 @@ def listed(text: str) -> tuple[str, ...]:
     names: list[str] = []
     for part in text.split(","):
         name = part.strip()
+        # The comma that parts targets also parts the conditions of one: what reads as a condition,
+        # behind a target that already has some, belongs to that target.
         if names and parted(names[-1])[1] and (_TILES.fullmatch(name) or name in _TIMING):
             names[-1] += f",{name}"
         else:
             names.append(name)
+    # A target that is listed twice would be analyzed twice, with equal results.
     return tuple(dict.fromkeys(names))
 
 
@@ -91,13 +100,18 @@ def ordered(conditions: tuple[str, ...], name: str) -> tuple[str, ...]:
             raise TargetError(
                 f"target {name}: there is no condition {printable(condition)!r}; known: {known}"
             )
+        # Two launch origins exclude each other, as do two counts of tiles; whichever came last
+        # would win silently.
         matter = "tiles" if part else "launch" if condition in _LAUNCHES else condition
         if matter in stated:
             raise TargetError(
                 f"target {name}: it has the conditions {stated[matter]!r} and {condition!r}, which are about "
                 "the same: leave one of them out"
             )
+        # 4tile and 4tiles are one condition; the name of the result, which reports and PEFs show,
+        # has one spelling.
         stated[matter] = f"{part[1]}tile{'s' * (part[1] != '1')}" if part else condition
+    # Tiles come first: the other conditions say how that part is used.
     return tuple(
         sorted(stated.values(), key=lambda one: [*_TIMING].index(one) if one in _TIMING else -1)
     )
@@ -142,6 +156,7 @@ def _part(summary: TargetSummary, count: int, tiles: int | None, name: str) -> T
     if count > tiles:
         raise TargetError(f"target {name}: it has {tiles} tiles")
     if summary.timing is not None:
+        # A part is never without a unit: the times of its sections divide by their number.
         units = max(summary.timing.compute_units * count // tiles, 1)
         summary = replace(summary, timing=replace(summary.timing, compute_units=units))
     peaks = {dtype: peak * count / tiles for dtype, peak in summary.peak_flops.items()}
@@ -155,12 +170,15 @@ def _part(summary: TargetSummary, count: int, tiles: int | None, name: str) -> T
 
 def _tier_part(tier: Tier, count: int, tiles: int) -> Tier:
     size = tier.bytes * count // tiles
+    # On-chip memory is in the tiles themselves, so that its rate shrinks with their number.
     rate = tier.bytes_per_second * count / tiles if tier.name == "sram" else tier.bytes_per_second
     return replace(tier, bytes=size, bytes_per_second=rate)
 
 
 def _scaled(one: Assumption, share: float) -> Assumption:
-    """Return an assumption with the value that a part has of it."""
+    """Return an assumption about the whole chip with the value that a part of it has."""
+    # The notes of assumptions show the figures that the part really has, which are those that _part
+    # and _tier_part scaled; the other figures are not shared out.
     owner, _, figure = one.name.partition(".")
     shared = owner == "peak_flops" or one.name == "timing.compute_units" or owner == "sram"
     shared = shared or (owner in ("hbm", "ddr") and figure == "bytes")

@@ -16,6 +16,8 @@ def constant_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
         The tensor of an initializer or Constant node. None for anything else, and for an
         initializer that is also a graph input, whose content the caller may replace.
     """
+    # Since IR version 4 an initializer that is also an input is a default that each run may
+    # override.
     if value is None or value.is_graph_input():
         return None
     try:

@@ -17,6 +17,7 @@ from samba_onnx.passes.targets.schema import NumberRange
 
 def type_names(types: TypeTable) -> str:
     """Return the data types of an operand in words."""
+    # A row narrowed to the types of a target may be left without any.
     return ", ".join(DTYPE_NAMES[dtype] for dtype in types) or "none"
 
 
@@ -35,6 +36,7 @@ def describe_types(types: TypeTable) -> str:
         status: ", ".join(DTYPE_NAMES[dtype] for dtype, have in types.items() if have is status)
         for status in Status
     }
+    # A status without types would read as if something was missing behind it.
     return "; ".join(
         f"{status.name.lower()}: {names}" for status, names in grouped.items() if names
     )
@@ -75,5 +77,7 @@ def describe_operands(row: OperatorRow) -> tuple[str, ...]:
 
 def _own_types(row: OperatorRow, operands: Iterable[OperandLimits]) -> Iterator[OperandLimits]:
     for operand in operands:
+        # Identity, not equality: a row's own table is shared by all operands that state none. Types
+        # of operands that must be constant or left out are never checked.
         if operand.types is not row.types and not operand.static and not operand.absent:
             yield operand

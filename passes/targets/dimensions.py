@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 EXAMPLE_SIZE = 1
-"""What hints state: the size that a dimension has unless an option says otherwise."""
+"""The size that hints suggest: what a dimension has unless an option says otherwise."""
 
 
 def dimension_hint(node: ir.Node, shape: ir.ShapeProtocol) -> str:
@@ -20,6 +20,8 @@ def dimension_hint(node: ir.Node, shape: ir.ShapeProtocol) -> str:
         Where a dimension follows from others, all that the graph's inputs have. Empty where every
         input is static: the shape then depends on the data.
     """
+    # Dimensions are fixed at the inputs of a whole model; a function or a node on its own has no
+    # such option.
     if not isinstance(node.graph, ir.Graph):
         return ""
     names: list[str] = []
@@ -30,9 +32,13 @@ def dimension_hint(node: ir.Node, shape: ir.ShapeProtocol) -> str:
                 continue
             if dim.value is None:
                 nameless.append(value)
+            # A list instead of a set keeps the order of the inputs, in which users know the
+            # dimensions.
             elif dim.value not in names:
                 names.append(dim.value)
     own = [dim.value for dim in shape if not isinstance(dim, int)]
+    # A name that no input has was computed by shape inference from others (as 2*seq), and so cannot
+    # be fixed itself: every input is named below.
     if all(name in names for name in own):
         return " ".join(f"--dim {name}={EXAMPLE_SIZE}" for name in names if name in own)
     options = [f"--dim {name}={EXAMPLE_SIZE}" for name in names]

@@ -91,6 +91,8 @@ def read_profile(name_or_path: str | os.PathLike[str]) -> TargetProfile:
 
 def _locate(reference: str, folder: Path) -> Path:
     """Find the file of a built-in name or a path relative to ``folder``."""
+    # Built-in names go first, so that a file of the same name in the working folder cannot change
+    # what sn30 means.
     builtin = FOLDER / f"{reference}.toml"
     if reference in _builtin_names():
         return builtin
@@ -104,6 +106,9 @@ def _locate(reference: str, folder: Path) -> Path:
 def _read(path: Path) -> TargetFile:
     """Parse and check one file."""
     label = _label(path)
+    # Only regular files are opened: a pipe would block for ever, and a device such as /dev/zero
+    # never ends. One byte more than allowed tells a file that is too large without reading it
+    # whole.
     with open_regular(path, what="target file", error=TargetError) as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
@@ -123,6 +128,7 @@ def _label(path: Path) -> str:
 
 def _first_error(error: ValidationError) -> str:
     """Return pydantic's first complaint as one line that names the key."""
+    # pydantic's own text has a link and the input, on several lines; an error of ours is one line.
     details = error.errors(include_url=False, include_input=False, include_context=False)
     # Where a value may be of two kinds, the complaint that it is none of the other says nothing.
     telling = [each for each in details if each["type"] not in ("list_type", "model_type")]
@@ -147,7 +153,10 @@ def _merge_chain(path: Path) -> TargetFile:
     seen: list[Path] = []
     current: Path | None = path
     while current is not None:
+        # Links and .. can lead back to a file under another name, so that circles are found by
+        # resolved paths.
         resolved = current.resolve()
+        # A circle repeats a path; a chain of ever new files only ends at a number.
         if resolved in seen or len(seen) >= MAX_DEPTH:
             names = " -> ".join(_display(item) for item in (*seen, resolved))
             raise TargetError(
@@ -158,6 +167,8 @@ def _merge_chain(path: Path) -> TargetFile:
         chain.append((current, file))
         current = _base_of(file, current)
     merged = TargetFile()
+    # From the base to the file that was asked for: remove and operators refer to what the base has
+    # at that point.
     for origin, file in reversed(chain):
         _check_names(file, merged, origin)
         merged = _merge(merged, _with_whole_path(file, origin))
@@ -166,6 +177,8 @@ def _merge_chain(path: Path) -> TargetFile:
 
 def _with_whole_path(file: TargetFile, origin: Path) -> TargetFile:
     """Return a file with what it names relative to itself in full."""
+    # The path is relative to the file that states it, which may lie in another folder than the one
+    # that inherits it.
     if file.fusion_rules is None:
         return file
     rules = origin.parent / file.fusion_rules
@@ -217,9 +230,13 @@ def _display(path: Path) -> str:
 
 def _merge(base: TargetFile, child: TargetFile) -> TargetFile:
     """Lay ``child`` over ``base``: a row replaces a row, a figure replaces a figure."""
+    # A row of the child replaces the base's row whole, and takes an operator out of the opposite
+    # table: half of a row from each file would be a row that nobody wrote.
     gone = {*child.remove, *child.operators, *child.unsupported}
     return TargetFile.model_construct(
         extends=None,
+        # The name is never inherited: a file that extends sn30 without a name of its own is called
+        # like its file, not sn30.
         name=child.name,
         description=base.description if child.description is None else child.description,
         dtypes=base.dtypes if child.dtypes is None else child.dtypes,
@@ -268,9 +285,13 @@ def _check_complete(file: TargetFile, path: Path) -> None:
     for name, tier in hardware.tiers.items():
         needed[f"hardware.tiers.{name}.bytes"] = tier.bytes
         needed[f"hardware.tiers.{name}.bytes_per_second"] = tier.bytes_per_second
+    # Timing is all or nothing: with some of its figures only, modelled times would mix peak rates
+    # and measured ones.
     if hardware.timing is not None:
         for key in TimingFile.model_fields:
             needed[f"hardware.timing.{key}"] = getattr(hardware.timing, key)
+    # One missing key at a time: a file without hardware lacks all of them, and one hint answers
+    # them all.
     missing = [key for key, value in needed.items() if not value]
     if missing:
         raise TargetError(

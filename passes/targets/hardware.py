@@ -19,7 +19,7 @@ _ABILITIES: Final = {
     "overlaps.cpu": "overlaps_cpu",
     "repeats_bodies": "repeats_bodies",
 }
-"""Fields of what a device does or does not do, by the names that reports use."""
+"""Fields of a target file that say yes or no about a device, by the names that reports use."""
 
 
 def summarise(profile: TargetProfile) -> TargetSummary:
@@ -36,6 +36,8 @@ def summarise(profile: TargetProfile) -> TargetSummary:
                 tier,
                 int(values[f"{tier}.bytes"]),
                 values[f"{tier}.bytes_per_second"],
+                # Zero stands for a figure that the file leaves out: the reader of the summary takes
+                # the bandwidth, or finds no link to another RDU.
                 values.get(f"{tier}.wide_bytes_per_second", 0.0),
                 values.get(f"{tier}.narrow_bytes_per_second", 0.0),
             )
@@ -47,6 +49,8 @@ def summarise(profile: TargetProfile) -> TargetSummary:
         link_latency_seconds=values["link.latency"],
         rdu_link_bytes_per_second=values.get("rdu_link.bytes_per_second", 0.0),
         rdu_link_latency_seconds=values.get("rdu_link.latency", 0.0),
+        # Evidence of published figures stays in the target file; a PEF carries only what a user may
+        # have to doubt.
         assumptions=(
             *(
                 Assumption(name, figure.value, unit, figure.note)
@@ -73,8 +77,10 @@ def _is_stated(ability: Ability | None) -> bool:
 
 
 def _timing(values: Mapping[str, float]) -> TimingFigures:
-    """Return the figures of sections; those that count something are whole numbers."""
+    """Return the figures of a section's timing; those that count something, as units, are whole numbers."""
     own: dict[str, Any] = {
+        # The record of the timing model decides which figures there are, so that a new one needs no
+        # second list here.
         field.name: values[f"timing.{field.name}"]
         for field in dataclasses.fields(TimingFigures)
         if f"timing.{field.name}" in values
@@ -107,4 +113,5 @@ def _figures(hardware: HardwareFile) -> dict[str, tuple[Figure, str]]:
     figures["rdu_link.latency"] = (hardware.rdu_link_latency_seconds, "s")
     for key in TimingFile.model_fields if hardware.timing is not None else ():
         figures[f"timing.{key}"] = (getattr(hardware.timing, key), timing_unit(key))
+    # A figure that is left out has no entry at all, so that nobody takes None for a number.
     return {name: (figure, unit) for name, (figure, unit) in figures.items() if figure is not None}

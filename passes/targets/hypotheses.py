@@ -13,9 +13,12 @@ from samba_onnx.passes.targets.target import Target, load_target
 from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
 from samba_onnx.safety.files import printable
 
+# Decimal prefixes, since vendors state bandwidths and operations in powers of ten. The prefix u is
+# typed more easily than the micro sign, and both are accepted.
 _SCALES: Final = {"": 1.0, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3} | {
     prefix: 1000.0**power for power, prefix in enumerate("kMGTP", 1)
 }
+# Lengths are bounded, so that no number becomes infinite or takes long to read.
 _VALUE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:e[+-]?\d{1,2})?) ?([numkMGTPµ]?)(s|B|B/s|)")
 
 _EXAMPLES: Final = {
@@ -41,6 +44,8 @@ def hypothetical(target: Target, suppositions: Sequence[str]) -> Target:
         UsageError: A supposition is malformed, or names an operator or figure that there is not.
     """
     pairs = [_parted(text) for text in suppositions]
+    # First the target: figures and operators given before it would be lost with the one that it
+    # replaces.
     for name, value in pairs:
         if name == "target":
             target = load_target(value)
@@ -84,9 +89,13 @@ def _with_figure(summary: TargetSummary, name: str, text: str) -> TargetSummary:
             f"target, or one of {', '.join(units)}"
         )
     value = _value(name, text, units[name])
+    # The figure may have been an assumption before; a second note of the same name would contradict
+    # the new value.
     notes = [figure for figure in summary.assumptions if figure.name != name]
     changed = replace(
         summary,
+        # It is listed as assumed although the user is sure: a report must not pass the result off
+        # as one of the real device.
         assumptions=(*notes, Assumption(name, value, units[name], "asked for by --what-if")),
     )
     owner, _, field = name.partition(".")
@@ -104,12 +113,14 @@ def _with_figure(summary: TargetSummary, name: str, text: str) -> TargetSummary:
         replace(tier, bytes=int(value)) if field == "bytes" else _faster(tier, value)
         for tier in summary.tiers
     )
+    # The names of figures were checked above, so that whatever is left belongs to a tier: its size
+    # or its rate.
     pairs = zip(summary.tiers, tiers, strict=True)
     return replace(changed, tiers=tuple(new if old.name == owner else old for old, new in pairs))
 
 
 def _faster(tier: Tier, rate: float) -> Tier:
-    """Return a tier of another bandwidth, of which sections achieve the same shares."""
+    """Return a tier of another bandwidth; sections achieve the same shares of it as before."""
     times = rate / tier.bytes_per_second
     return replace(
         tier,

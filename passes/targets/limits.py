@@ -24,6 +24,7 @@ def _small_constant(node: ir.Node, position: int) -> np.ndarray | None:
     """Return the value of a small constant operand; None if there is none that can be read."""
     value = node.inputs[position] if position < len(node.inputs) else None
     tensor = constant_tensor(value)
+    # The size is asked of the tensor's type and shape, before any of its external data is read.
     if tensor is None or tensor.nbytes > MAX_BYTES:
         return None
     try:
@@ -43,6 +44,8 @@ def forward_steps(node: ir.Node) -> str | None:
     steps = _small_constant(node, 4)
     if steps is None:
         return "has steps that cannot be read"
+    # Zero is invalid in ONNX; it is refused here with the negative steps rather than taken for
+    # supported.
     if np.any(steps < 1):
         return f"walks backwards (steps {steps.tolist()})"
     return None
@@ -55,6 +58,7 @@ def inference_mode(node: ir.Node) -> str | None:
     training = _small_constant(node, 2)
     if training is None:
         return "has a training mode that cannot be read"
+    # Without the operand, or with a false one, ONNX defines Dropout to return its input.
     return "draws random numbers in training mode" if np.any(training) else None
 
 
@@ -63,18 +67,21 @@ def single_row(node: ir.Node) -> str | None:
     value = node.inputs[0]
     if value is None or value.shape is None:
         return "has an unknown shape"
+    # Ranks and static dimensions are checked before limits, so that no dimension is lost here.
     shape = [dim for dim in value.shape if isinstance(dim, int)]
     attribute = node.attributes.get("axis")
     axis = attribute.value if attribute is not None else -1
     if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
         return f"has the axis {axis!r}, which its input lacks"
+    # An empty axis has been refused already; the maximum only guards the division where a caller
+    # did not.
     rows = math.prod(shape) // max(shape[axis], 1)
     return f"searches {rows} rows; the RDU searches one" if rows > 1 else None
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A named limit."""
+    """A limit that target files state by its name."""
 
     description: str
     """For the operator table: what is supported."""

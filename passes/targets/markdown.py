@@ -64,4 +64,5 @@ def operator_table_markdown(target: Target) -> str:
 
 
 def _cell(text: str) -> str:
+    # A bar would begin a new cell and a smaller-than sign a tag; line ends would end the row.
     return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())

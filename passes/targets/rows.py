@@ -21,6 +21,8 @@ from samba_onnx.passes.targets.schema import (
 )
 
 
+# Ordered integers, so that the status of a node is the maximum over its operands: it is as well
+# known as the least known of them.
 class Status(enum.IntEnum):
     """How well support is known, from best to least."""
 
@@ -47,7 +49,7 @@ DTYPE_NAMES: Mapping[ir.DataType, str] = {dtype: name for name, dtype in DTYPES.
 
 @dataclass(frozen=True, slots=True)
 class OperandLimits:
-    """What a row says of one input or output."""
+    """Types, ranks and further limits of one input or output, by a row of the table."""
 
     name: str
     """ONNX's formal name."""
@@ -88,6 +90,8 @@ class OperatorRow:
     @property
     def evidence(self) -> str:
         """The best evidence of any data type: ``documented``, ``observed`` or ``assumed``."""
+        # The best of all types, unlike for a node: a row is shown as documented where at least one
+        # of its types is.
         return min(self.types.values(), default=Status.ASSUMED).evidence
 
     @property
@@ -122,6 +126,7 @@ class UnsupportedRow:
 def _at(operands: tuple[OperandLimits, ...], position: int, repeats: bool) -> OperandLimits | None:
     if position < len(operands):
         return operands[position]
+    # Only the last operand may be variadic, as in Concat: all further ones are like it.
     return operands[-1] if repeats and operands else None
 
 
@@ -137,9 +142,13 @@ class _Signature:
 def _signature(domain: str, op_type: str, row: RowFile) -> _Signature:
     """Take the formal names from ONNX; for other operators ``input0``, ``output0``, ... as used."""
     try:
+        # The newest schema, without a version: rows name operands as ONNX does today, whichever
+        # versions they describe.
         schema = onnx.defs.get_schema(op_type, domain=domain)
     except onnx.defs.SchemaError:
         used = {*row.operands, *row.ranks, *row.static, *row.absent}
+        # All four tables may name operands; whichever has the greatest number says how many are
+        # described.
         return _Signature(_numbered(used, "input"), _numbered(used, "output"), (True, True))
     variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
     return _Signature(
@@ -154,6 +163,8 @@ def _signature(domain: str, op_type: str, row: RowFile) -> _Signature:
 
 def _numbered(used: set[str], stem: str) -> tuple[str, ...]:
     numbers = [int(match[1]) for name in used if (match := re.fullmatch(stem + r"(\d{1,3})", name))]
+    # One more than the greatest number named: it repeats, and must not inherit what the last named
+    # one demands.
     return tuple(f"{stem}{number}" for number in range(max(numbers, default=-1) + 2))
 
 
@@ -187,6 +198,7 @@ def build_row(name: str, row: RowFile, dtypes: frozenset[str] | None) -> Operato
     if unknown:
         known = ", ".join(dict.fromkeys((*signature.inputs, *signature.outputs)))
         raise ValueError(f"{name} has no operand {unknown[0]!r}; it has {known}")
+    # One table for all operands without types of their own: describe.py knows it by identity.
     types = _types(row, dtypes)
 
     def operand(formal: str) -> OperandLimits:

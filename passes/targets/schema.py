@@ -24,6 +24,8 @@ DTYPES: dict[str, ir.DataType] = {
 
 
 class _Strict(BaseModel):
+    # Strict, or a quoted number in TOML would be taken for a number; frozen, since built-in files
+    # are cached and shared.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
@@ -58,6 +60,7 @@ class TypeLists(_Strict):
             for name in names:
                 if name not in DTYPES:
                     raise ValueError(f"unknown data type {name!r}; known: {', '.join(DTYPES)}")
+                # A type with two statuses would have whichever list comes last.
                 if name in seen:
                     raise ValueError(f"data type {name!r} is listed twice")
                 seen.add(name)
@@ -104,6 +107,8 @@ class RowFile(TypeLists):
 
     @model_validator(mode="after")
     def _check_row(self) -> Self:
+        # A row without a data type supports nothing: that is what the table of unsupported
+        # operators is for.
         if not any(names for _, names in self.statuses()):
             raise ValueError("a row needs a data type in full, experimental, observed or assumed")
         if self.until is not None and self.until < self.since:
@@ -133,6 +138,8 @@ class UnsupportedFile(_Strict):
 class Figure(_Strict):
     """A hardware figure and how it is known."""
 
+    # Bounded, so that times and rates that follow from several figures stay finite
+    # (facts/figures.py).
     value: Annotated[float, Field(ge=SMALLEST, le=LARGEST, allow_inf_nan=False)]
     evidence: Literal["published", "derived", "assumed"]
     """``derived``: calculated from published figures."""
@@ -140,7 +147,7 @@ class Figure(_Strict):
 
 
 class WholeFigure(Figure):
-    """A figure that counts something."""
+    """A figure that is a whole number, such as bytes or units."""
 
     value: Annotated[int, Field(gt=0, lt=10**18)]
 
@@ -151,9 +158,9 @@ class TierFile(_Strict):
     bytes: WholeFigure | None = None
     bytes_per_second: Figure | None = None
     wide_bytes_per_second: Figure | None = None
-    """What a section achieves for values that lie in all channels; the bandwidth when left out."""
+    """Rate that a section achieves for values that lie in all channels; the bandwidth when left out."""
     narrow_bytes_per_second: Figure | None = None
-    """What a section achieves for smaller values; the bandwidth when left out."""
+    """Rate that a section achieves for smaller values; the bandwidth when left out."""
 
 
 class Ability(_Strict):
@@ -165,7 +172,7 @@ class Ability(_Strict):
 
 
 class Share(Figure):
-    """A share of a whole."""
+    """A figure that is a share of a whole, above 0 and up to 1."""
 
     value: Annotated[float, Field(ge=1e-9, le=1)]
 
@@ -227,8 +234,10 @@ class HardwareFile(_Strict):
 
 
 class TargetFile(_Strict):
-    """A whole target file."""
+    """A target file, as it is before it is merged with what it extends."""
 
+    # Optional everywhere: None tells the merge that the base's value holds, which a default value
+    # could not.
     extends: Text | None = None
     """A built-in table or target, or a path relative to this file, that this one builds on."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = None

@@ -46,7 +46,7 @@ _SUPPORTED = {status: Support(None, status.evidence, status > Status.FULL) for s
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A device profile."""
+    """A device profile: which operators a kind of RDU runs, and how fast its parts are."""
 
     name: str
     description: str
@@ -126,6 +126,8 @@ class Target:
         Returns:
             The first reason against it, or the least evidence that its data types have.
         """
+        # What --what-if grants overrules the table, but not the need for static shapes, which no
+        # operator escapes.
         if qualified(node.domain, node.op_type) in self.granted and checks.is_static(node):
             return Support(None, "assumed", experimental=True)
         if self.repeats_bodies and node.op_type == REPEATING and not node.domain:
@@ -140,12 +142,16 @@ class Target:
         return Support(answer) if isinstance(answer, Reason) else _SUPPORTED[answer]
 
     def _operator_reason(self, node: ir.Node) -> Reason | None:
-        """Look the operator and its version up."""
+        """Return why the table refuses a node for its operator or version; None if it has a row for it."""
         domain = normal_domain(node.domain)
         name = qualified(domain, node.op_type)
+        # Before all else, since a note about this very operator says more than what is generally
+        # wrong with its node.
         refused = self._unsupported.get((domain, node.op_type))
         if refused is not None:
             return Reason(refused.code, f"{name} does not run on {self.name}: {refused.note}")
+        # Before rows are looked at: a row limits types and shapes of operands, and can say nothing
+        # of what a body computes.
         if any(
             attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
             for attribute in node.attributes.values()
@@ -170,10 +176,13 @@ class Target:
         opset = _opset(node)
         if row.domain or opset is None:
             return None
+        # No schema knows the versions of other domains, nor those of a node without a model.
         oldest, newest = self.opsets
         if opset < oldest:
             message = f"belongs to operator set {opset}; the table starts at {oldest}"
             return Reason(ReasonCode.VERSION, f"{row.name} {message}")
+        # An operator is the same in all sets from one version of it to the next, so that the version
+        # that it has since some set is compared, not the set of the model.
         since = self._since_version(row, opset)
         until = row.until or newest
         if since is None:
@@ -227,6 +236,8 @@ def load_target(name_or_path: str | os.PathLike[str] | Target) -> Target:
         return name_or_path
     name = os.fspath(name_or_path)
     base, conditions = parted(name)
+    # Only built-in targets are kept, and so shared: a file of the user's may change between two
+    # calls.
     whole = _load_builtin(base) if base in available_targets() else _build(base)
     if not conditions:
         return whole

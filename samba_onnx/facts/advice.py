@@ -10,6 +10,7 @@ from typing import Final
 
 __all__ = ["ADVICE"]
 
+# Advice that several operators share stands once, so that it cannot differ between them.
 _MASK = "keep the shape: multiply by a mask, or torch.where(mask, x, 0), and select on the host"
 _OUTSIDE = "return what it reads as outputs of the model, and do this on the host after the run"
 _BEFORE = "do this on the host before the run, and give the model its result as an input"

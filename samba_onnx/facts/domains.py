@@ -87,6 +87,7 @@ def is_default(domain: str) -> bool:
     return domain in DEFAULT_DOMAINS
 
 
+# Models spell the default domain in both ways, sometimes within one graph; tables have one of them.
 def normal_domain(domain: str) -> str:
     """Return a domain with the default domain spelled as the empty string.
 
@@ -118,5 +119,6 @@ def split_name(name: str) -> tuple[str, str]:
     Returns:
         The domain, the default one as the empty string; and the operator.
     """
+    # From the right, so that a domain which contains colons itself stays whole.
     domain, _, op_type = name.rpartition("::")
     return normal_domain(domain), op_type

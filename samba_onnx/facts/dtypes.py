@@ -94,10 +94,13 @@ ELEMENT_TYPES: Final[Mapping[str, ElementType]] = MappingProxyType(
             ("int32", 6, 32, "int32", "I32", True, False),
             ("uint64", 13, 64, "uint64", "U64", True, False),
             ("int64", 7, 64, "int64", "I64", True, False),
+            # safetensors knows no complex128, and only its newer versions know complex64.
             ("complex64", 14, 64, "complex64", OPAQUE, True, False),
             ("complex128", 15, 128, "complex128", OPAQUE, True, False),
             ("float8e4m3fn", 17, 8, "float8_e4m3fn", "F8_E4M3", False, True),
             ("float8e5m2", 19, 8, "float8_e5m2", "F8_E5M2", False, True),
+            # From here on nothing has a name in all supported versions of safetensors: bytes are
+            # stored.
             ("float8e4m3fnuz", 18, 8, "float8_e4m3fnuz", OPAQUE, False, True),
             ("float8e5m2fnuz", 20, 8, "float8_e5m2fnuz", OPAQUE, False, True),
             ("float8e8m0", 24, 8, "float8_e8m0fnu", OPAQUE, False, True),
@@ -115,6 +118,7 @@ SAFETENSORS_TYPES: Final[Mapping[str, ElementType]] = MappingProxyType(
     {
         element.safetensors: element
         for element in ELEMENT_TYPES.values()
+        # uint8 is what `U8` means unless the header's metadata says otherwise.
         if element.safetensors != OPAQUE or element.name == "uint8"
     }
 )
@@ -123,6 +127,7 @@ SAFETENSORS_TYPES: Final[Mapping[str, ElementType]] = MappingProxyType(
 _TENSOR = re.compile(r"tensor\(([a-z0-9]+)\)")
 _WRAPPER = re.compile(r"(seq|optional)\((.+)\)|map\([a-z0-9]+,(.+)\)", re.DOTALL)
 _LEAF = re.compile(r"(?:tensor|sparse_tensor)\(([a-z0-9]+)\)")
+# A type comes from a manifest, and a text of brackets could otherwise keep the reader busy.
 _DEEPEST_TYPE = 16
 _PLAIN_NAMES: Final[Mapping[str, str]] = MappingProxyType({"float": "float32", "double": "float64"})
 
@@ -180,6 +185,7 @@ def type_problem(type_text: str) -> str | None:
         type_text: A type; the empty text stands for one that nobody knows before the value exists.
     """
     inner = type_text
+    # A loop over layers: recursion would end in a RecursionError for a hostile text.
     for _ in range(_DEEPEST_TYPE):
         leaf = _LEAF.fullmatch(inner)
         if not inner or (leaf and (leaf.group(1) == "string" or leaf.group(1) in ELEMENT_TYPES)):

@@ -13,6 +13,8 @@ ONE: Final = PerOutputElement(1, "one operation, whatever the function unit need
 
 ELEMENTWISE_ROWS: Final[tuple[Facts, ...]] = (
     # --- Rounded once, as IEEE 754 says
+    # Sign and order are exact in any type. Results may lie where an operand lies, since the kernel
+    # is done with an element before it writes the one in its place.
     *rows(
         {"Abs Neg Max Min": ONE},
         kind=Kind.ELEMENTWISE,
@@ -22,6 +24,7 @@ ELEMENTWISE_ROWS: Final[tuple[Facts, ...]] = (
         in_place=InPlace.OPERAND,
         random=Randomness.NEVER,
     ),
+    # Rounded once, hence the same bits everywhere, but to the type's own digits and not bfloat16's.
     *rows(
         {"Add Sub Mul Div Sqrt": ONE},
         kind=Kind.ELEMENTWISE,

@@ -218,11 +218,13 @@ def size(shape: Shape | None, axis: int) -> int:
     Returns:
         The dimension, 0 where it is not known or there is none.
     """
+    # 0 for an axis that is not there: a count of nothing is what an unknown shape gives, too.
     return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else 0
 
 
 def matrix_product(node: NodeShapes) -> int:
     """Count MatMul: a multiply-add per output element and element of the contracted axis."""
+    # The contracted axis is the last of the first operand, whatever the rank and the batch of both.
     return 2 * elements(node.output) * size(node.input(0), -1)
 
 
@@ -267,6 +269,8 @@ def transposed_convolution(node: NodeShapes) -> int:
     channels = size(node.input(1), 0)
     if not channels:
         return 0
+    # The first axis of this weight is the input channels: each input element is spread over the
+    # rest.
     spread = elements(node.input(1)) // channels
     bias = elements(node.output) if node.input(2) is not None else 0
     return 2 * spread * elements(node.input(0)) + bias
@@ -307,15 +311,18 @@ def recurrent(gates: int, per_state: int) -> Callable[[NodeShapes], int]:
 def attention(node: NodeShapes) -> int:
     """Count Attention: two matrix products, and a softmax of five operations over the scores."""
     query, key, value = (node.input(position) for position in range(3))
+    # Past keys are read as well.
     length = size(key, -2) + size(node.input(4), -2)
     if query is None or value is None:
         return 0
+    # With four dimensions heads are an axis, and counted with the rows.
     packed = len(query) == 3  # heads lie in the last dimension
     heads = node.integer("q_num_heads", 0) if packed else 1
     key_heads = node.integer("kv_num_heads", 0) if packed else 1
     if not heads or not key_heads:
         return 0
     rows = elements(query) // max(size(query, -1), 1)  # batch x [heads x] query length
+    # Values may be wider than keys, and heads of queries share those of keys.
     value_width = size(value, -1) // key_heads * heads
     scores = rows * heads * length
     return 2 * rows * length * (size(query, -1) + value_width) + 5 * scores
@@ -333,6 +340,7 @@ def linear_attention(node: NodeShapes) -> int:
     if not heads or not key_heads:
         return 0
     tokens = size(query, 0) * size(query, 1)
+    # The state of a head has a row per feature of its keys and a column per feature of its values.
     state = (size(query, -1) // heads) * (size(value, -1) // key_heads)
     rule = node.text("update_rule", "gated_delta")
     update = 2 + ("gated" in rule) + 2 * ("delta" in rule)
@@ -350,24 +358,29 @@ def einsum(node: NodeShapes) -> int:
         labels |= {label: size(shape, -1 - axis) for axis, label in enumerate(reversed(after))}
         if dots:
             labels[dots] = elements(shape) // max(math.prod(labels.values()), 1)
+        # A size of 1 broadcasts, so that the largest one counts.
         sizes |= {label: max(length, sizes.get(label, 0)) for label, length in labels.items()}
+    # One product less than there are operands, and the sum.
     return len(terms) * math.prod(sizes.values()) if sizes else 0
 
 
 def determinant(node: NodeShapes) -> int:
     """Count Det by elimination: two thirds of the cube of a matrix's rows."""
     rows = size(node.input(0), -1)
+    # n^3 * 2/3 for each matrix of n rows, whose elements are n^2.
     return 2 * elements(node.input(0)) * rows // 3
 
 
 def top_k(node: NodeShapes) -> int:
     """Count TopK: each element finds its place among the k best by bisection, at least one compare."""
     best = size(node.output, node.integer("axis", -1))
+    # The bits of k are the steps of a search among k numbers in order.
     return elements(node.input(0)) * max(best.bit_length(), 1) if best else 0
 
 
 def dropout(node: NodeShapes) -> int:
     """Count Dropout: a selection and a product per element where it may train, else a copy."""
+    # Only with its third operand may a Dropout train; without it, it copies.
     return 2 * elements(node.output) if node.input(2) is not None else 0
 
 

@@ -85,6 +85,7 @@ def joined(*parts: str) -> str:
     Args:
         parts: The outermost first.
     """
+    # A root without prefix must not begin with the separator.
     return SEPARATOR.join(part for part in parts if part)
 
 
@@ -160,6 +161,7 @@ def free_name(wanted: str, taken: Container[str]) -> str:
         wanted: Is returned if it is free, else with the lowest number behind it that is.
         taken: Names that are in use.
     """
+    # Without memory of its own, so that one name takes time in proportion to the clashes.
     return f"{wanted}_{_free_number(wanted, taken, 1)}" if wanted in taken else wanted
 
 
@@ -208,6 +210,8 @@ class FreeNames:
         if wanted not in self._taken:
             return wanted
         number = _free_number(wanted, self._taken, self._next.get(wanted, self._first))
+        # The next clash of this name begins here; lower numbers are taken, and names are never
+        # given back.
         self._next[wanted] = number
         return f"{wanted}_{number}"
 

@@ -50,6 +50,7 @@ def table(rows: Iterable[Facts]) -> Mapping[str, Facts]:
         InternalError: Two rows are about the same operator.
     """
     known: dict[str, Facts] = {}
+    # A second row would win in silence, and which one depends on the order of the tables.
     for row in rows:
         if row.name in known:
             raise InternalError(f"two rows of facts are about {row.name}")
@@ -137,6 +138,8 @@ def operators(
     return frozenset(
         row.op_type
         for row in FACTS.values()
+        # Callers ask with a node's operator alone, and an operator of another domain may have the
+        # same name.
         if not row.domain
         and kind in (None, row.kind)
         and foldable in (None, row.foldable)

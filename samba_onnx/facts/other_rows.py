@@ -45,7 +45,9 @@ _PRODUCTS = (
             "Gemm": Formula(flops.gemm, "a matrix product and the bias"),
             "Conv": Formula(flops.convolution(weight=1, bias=2), _CONVOLVES),
             "CausalConvWithState": Formula(flops.convolution(weight=1, bias=2), _CONVOLVES),
+            # ConvInteger takes no bias.
             "ConvInteger": Formula(flops.convolution(weight=1, bias=flops.NO_BIAS), _CONVOLVES),
+            # The quantised form has scales and zero points between its operands.
             "QLinearConv": Formula(flops.convolution(weight=3, bias=8), _CONVOLVES),
             "DeformConv": Formula(flops.convolution(weight=1, bias=3), _CONVOLVES),
             "ConvTranspose": Formula(flops.transposed_convolution, _CONVOLVES),
@@ -72,6 +74,7 @@ _WINDOWS = (
         {
             "MaxPool": _WINDOW,
             "MaxRoiPool": Uncounted("the content of an operand says how large its regions are"),
+            # Chosen and compared, never added up: results are elements, or zero and one.
             "Hardmax": PerOutputElement(2, "largest, compare"),
         },
         kind=Kind.COMBINE,
@@ -82,6 +85,7 @@ _WINDOWS = (
         random=Randomness.NEVER,
     ),
     *rows(
+        # A running sum rounds at every place, and kernels may add in blocks.
         {"CumSum": PerOutputElement(1, "one sum")},
         kind=Kind.COMBINE,
         foldable=True,

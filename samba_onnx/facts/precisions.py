@@ -65,6 +65,8 @@ class Precision(StrEnum):
 
 
 PRESETS: Final = MappingProxyType(
+    # Only what documents state: a preset that is announced without a meaning is refused by
+    # `preset_precision`.
     {
         "mp0": Precision.FP32,
         "mp1": Precision.MIXED,
@@ -114,7 +116,10 @@ def write_precision(
         wide: How often each operator computes in float32 in spite of it, by the reason.
         idle: Whether no operator computes in bfloat16 because of it.
     """
+    # The most frequent first, as people read lists from the front; the order is part of the PEF's
+    # bytes.
     counts = {reason: dict(names.most_common()) for reason, names in wide.items()}
+    # Left out where it is false: a PEF without the word means the same.
     content = {"precision": precision, "float32": counts} | ({"idle": True} if idle else {})
     return {PRECISION: json.dumps(content)}
 
@@ -125,6 +130,7 @@ def stored_precision(metadata: Mapping[str, str]) -> Precision:
     Args:
         metadata: The PEF's. A text under the key that is not ours stands for the model's own types.
     """
+    # Metadata may hold a text of the user's under this key.
     try:
         return Precision(json.loads(metadata.get(PRECISION, "{}"))["precision"])
     except (ValueError, LookupError, TypeError):
@@ -143,6 +149,7 @@ def describe_precision(metadata: Mapping[str, str]) -> tuple[str, ...]:
     content = json.loads(metadata[PRECISION])
     counts = content.get("float32") or {}
     sentences = [f"Precision {precision}: {_MEANINGS[precision]}."]
+    # A precision that changed nothing is said in its own sentence; the usual one would be wrong.
     if content.get("idle"):
         sentences = [
             f"Precision {precision} changes nothing: the model has no operator on float32 that it would "
@@ -163,6 +170,7 @@ def preset_precision(preset: str) -> Precision:
     Raises:
         UsageError: SambaFlow's documents do not say what it does.
     """
+    # A preset that is guessed would change a model's numbers without a word.
     if preset not in PRESETS:
         raise UsageError(
             f"graphamp_preset is {preset!r}: expected one of {', '.join(PRESETS)}; SambaFlow's "

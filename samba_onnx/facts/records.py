@@ -134,6 +134,7 @@ def rows(
             in_place=in_place,
             random=random,
         )
+        # Several names in one key keep rows with the same facts on one line.
         for names, work in flops.items()
         for op_type in names.split()
     )

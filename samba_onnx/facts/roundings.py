@@ -69,6 +69,7 @@ def roundings_of(choice: str | Iterable[str] | None) -> frozenset[Rounding]:
         UsageError: A name is unknown.
     """
     names = [n.strip() for n in choice.split(",")] if isinstance(choice, str) else [*(choice or ())]
+    # A list, since `in` of an enumeration's class refuses texts before Python 3.12.
     unknown = [name for name in names if name not in list(Rounding)]
     if unknown:
         raise UsageError(
@@ -86,6 +87,7 @@ def stated_roundings(settings: Mapping[str, Any]) -> frozenset[Rounding]:
     return frozenset(
         rounding
         for (name, value), rounding in SETTINGS.items()
+        # As texts without case: a file of settings has `true` where a program has True.
         if str(settings.get(name, "")).lower() == str(value).lower()
     )
 
@@ -105,6 +107,8 @@ def describe_rounding(metadata: Mapping[str, str]) -> tuple[str, ...]:
     Args:
         metadata: The PEF's. A text under the key that is not ours stands for nothing.
     """
+    # A count that is no number, or a key that is the user's own, must not keep a PEF from being
+    # inspected.
     try:
         counts = {
             Rounding(name): int(count)
@@ -114,6 +118,7 @@ def describe_rounding(metadata: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     rounded = [f"{_MEANINGS[one]} ({count:,})" for one, count in counts.items() if count]
     nothing = [one for one, count in counts.items() if not count]
+    # What was asked for without effect is said too, or a user would believe that it rounds.
     sentences = [f"Stochastic rounding to bfloat16: {', '.join(rounded)}."] if rounded else []
     if nothing:
         sentences.append(

@@ -119,6 +119,8 @@ def missing(name: str) -> str | None:
         missing.
     """
     parts = name.split(".")
+    # From the whole name to its parents, so that a reason for one name wins over that for its
+    # module.
     for end in range(len(parts), 0, -1):
         reason = MISSING.get(".".join(parts[:end]))
         if reason is not None:

@@ -68,6 +68,7 @@ _MOVES = (
 )
 
 _OVERWRITES = (
+    # The kernel copies the data and writes updates into the copy, which is no copy in place.
     *rows(
         {
             "ScatterElements ScatterND": Formula(
@@ -102,6 +103,7 @@ _CREATES = (
         in_place=InPlace.NEVER,
         random=Randomness.NEVER,
     ),
+    # Sizes and ranges may have more digits than bfloat16 holds.
     *rows(
         {"Shape Size": _DESCRIBES, "Range": PerOutputElement(2, "product, sum")},
         kind=Kind.CREATE,
@@ -123,6 +125,7 @@ _CREATES = (
         in_place=InPlace.NEVER,
         random=Randomness.NEVER,
     ),
+    # Computed from angles, so that results are rounded and kernels approximate.
     *rows(
         {
             "HammingWindow HannWindow": PerOutputElement(4, "scale, cosine, product, subtract"),
@@ -185,6 +188,7 @@ _CREATES = (
 )
 
 _SEARCHES = (
+    # Places are integers, which bfloat16 could not hold.
     *rows(
         {"NonZero": PerInputElement(1, "a compare")},
         kind=Kind.SEARCH,
@@ -194,6 +198,7 @@ _SEARCHES = (
         in_place=InPlace.NEVER,
         random=Randomness.NEVER,
     ),
+    # Values are elements of the operand, and places beside them are integers of their own.
     *rows(
         {
             "TopK": Formula(
@@ -232,6 +237,7 @@ _SEARCHES = (
 )
 
 _REDUCTIONS = (
+    # The largest is one of the elements, whatever order they are compared in.
     *rows(
         {"ReduceMax ReduceMin": _REDUCES},
         kind=Kind.REDUCE,
@@ -283,6 +289,7 @@ _REDUCTIONS = (
         in_place=InPlace.NEVER,
         random=Randomness.NEVER,
     ),
+    # As ReduceMax, over all places of a plane.
     *rows(
         {"GlobalMaxPool": _REDUCES},
         kind=Kind.REDUCE,

@@ -138,6 +138,7 @@ def rounding_unit(dtype: str) -> float | None:
         None for types whose outputs are judged by ``OUTPUT`` or must be equal.
     """
     bits = _SIGNIFICANDS.get(dtype)
+    # Half a unit of the last place, as 1 has one digit in front of the binary point.
     return None if bits is None else 2.0**-bits
 
 
@@ -163,6 +164,7 @@ def spacing(dtype: str) -> float:
     Returns:
         Of complex numbers that of their parts; 0 for types that are not rounded.
     """
+    # What is not rounded must be equal: 0 makes every difference too large.
     return _SPACINGS.get(dtype, 0.0)
 
 

@@ -7,4 +7,5 @@ from samba_onnx.importing.writing import to_onnx
 
 __all__ = ["Loss", "LossKind", "OnnxModule", "module_from_onnx", "to_onnx"]
 
+# The import was for its effect alone; without this line the room would show a second `operators`.
 del _operators

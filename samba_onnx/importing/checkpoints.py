@@ -22,6 +22,7 @@ from samba_onnx.tensor.dtypes import FLOATING
 
 __all__ = ["Trained", "export_trained"]
 
+# A session writes a checkpoint under names that begin with the class of the module.
 _ROOT = "onnxmodule__"
 _COUNTER = "num_batches_tracked"
 """A buffer of torch's batch normalisation that no ONNX model has."""
@@ -46,8 +47,8 @@ def export_trained(
 
     Args:
         model: Path of the ONNX model.
-        checkpoint: A ``state_dict``, as of :func:`~samba_onnx.loading.checkpoints.read_checkpoint`: of what ``samba.from_onnx``
-            returned, or of any module with the names of the initializers.
+        checkpoint: A ``state_dict`` that ``loading.checkpoints.read_checkpoint`` reads: of what
+            ``samba.from_onnx`` returned, or of any module with the names of the initializers.
         output: Where to write the model; weights beside it if they were so in the original.
 
     Returns:
@@ -87,6 +88,8 @@ def _initializers(state: Mapping[str, Array], weights: list[str], path: str) -> 
     for name in weights:
         for key in _keys(name):
             known.setdefault(key, []).append(name)
+    # Names of the model count before names that a module makes of them: with both `a.b` and `a__b`
+    # in a model, each key means the initializer that has exactly this name.
     weights_by_key: dict[str, str] = {}
     for key, array in state.items():
         names = [key] if key in weights else known.get(key, [])
@@ -97,11 +100,14 @@ def _initializers(state: Mapping[str, Array], weights: list[str], path: str) -> 
                 f"{printable(path)}: {printable(key)!r} may be any of "
                 f"{', '.join(map(printable, names))}: give the names of the ONNX model"
             )
+        # Kind V is numpy's for bfloat16 and other types of `ml_dtypes`. Integers and truth values
+        # that the model lacks are state of the training, not weights that would get lost.
         elif array.dtype.kind in "fV" and not key.endswith(_COUNTER):
             raise UsageError(
                 f"{printable(path)} has {printable(key)!r}, which the model does not have; its "
                 f"initializers are {_some(weights)}"
             )
+    # A checkpoint of another model would otherwise pass, and the model be written as it was.
     if not weights_by_key:
         raise UsageError(
             f"{printable(path)} has none of the model's initializers, which are {_some(weights)}"
@@ -111,6 +117,7 @@ def _initializers(state: Mapping[str, Array], weights: list[str], path: str) -> 
 
 def _keys(name: str) -> Iterator[str]:
     attribute = attribute_name(name)
+    # `OnnxModule` appends an underscore where nn.Module has an attribute of that name already.
     while hasattr(nn.Module, attribute):
         attribute += "_"
     yield attribute

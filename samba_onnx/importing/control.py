@@ -15,6 +15,8 @@ from samba_onnx.importing.values import Host, Value
 if TYPE_CHECKING:
     from samba_onnx.importing.interpreter import Interpreter
 
+# Every turn writes the body once more into the graph that torch traces, and a Loop without a count
+# may have a condition that stays true for ever.
 MOST_STEPS = 10_000
 """Repetitions that are written out."""
 
@@ -36,6 +38,7 @@ def run(interpreter: Interpreter, instruction: Instruction, operands: list[Value
 
 def _if(interpreter: Interpreter, instruction: Instruction, operands: list[Value]) -> list[Value]:
     taken = _known(instruction, operands[0], "its condition")
+    # Bodies see the values around them by name, so that no operands are handed to a branch.
     return interpreter.call(instruction.bodies["then_branch" if taken else "else_branch"], [])
 
 
@@ -52,6 +55,7 @@ def _known(instruction: Instruction, value: Value, what: str) -> Any:
 def _loop(interpreter: Interpreter, instruction: Instruction, operands: list[Value]) -> list[Value]:
     body = instruction.bodies["body"]
     count = None if operands[0] is None else int(_known(instruction, operands[0], "its count"))
+    # ONNX lets count and condition be left out; a missing condition is always true.
     condition: Value = Host(np.array(True)) if operands[1] is None else operands[1]
     carried = operands[2:]
     collected: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
@@ -72,7 +76,9 @@ def _loop(interpreter: Interpreter, instruction: Instruction, operands: list[Val
 
 def _stack(instruction: Instruction, items: Sequence[Value], axis: int) -> Value:
     if not items:
+        # A stack of no items would need the shape of one, which only a turn could tell.
         raise instruction.call.refuse("it never runs, so that the shape of its results is unknown")
+    # Items that are known stay known, because shapes may be computed from them later.
     if all(isinstance(item, Host) for item in items):
         return Host(np.stack([cast(Host, item).array for item in items], axis))
     return torch.stack([_tensor(instruction, item) for item in items], axis)
@@ -89,6 +95,8 @@ def _tensor(instruction: Instruction, value: Value) -> Tensor:
 def _scan(interpreter: Interpreter, instruction: Instruction, operands: list[Value]) -> list[Value]:
     body, node = instruction.bodies["body"], instruction.call
     scanned = node.integer("num_scan_inputs")
+    # States come first among the operands and scanned sequences last; `num_scan_inputs` is the only
+    # thing that tells where one ends and the other begins.
     states, sources = (
         operands[:-scanned],
         [_tensor(instruction, item) for item in operands[-scanned:]],

@@ -18,18 +18,20 @@ from samba_onnx.safety.files import printable
 
 __all__ = ["CONTROL", "Body", "ImportedGraph", "Instruction", "imported_graph"]
 
+# The table of facts knows which operators have bodies; a list of its own would fall behind.
 CONTROL = operators(kind=Kind.CONTROL)
 """Operators with a body."""
 
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """One node."""
+    """A node with the slots that it reads and writes."""
 
     node: ir.Node
     call: Node
     entry: Counterpart | None
-    """None for operators with a body, and for those that can only be computed on what is known."""
+    """The operator's row of the table; None for operators with a body, and for those that can only be
+    computed on what is known."""
     inputs: tuple[int | None, ...]
     outputs: tuple[int | None, ...]
     bodies: Mapping[str, Body]
@@ -66,6 +68,7 @@ def imported_graph(model: ir.Model) -> ImportedGraph:
     Raises:
         ModelError: An operator has no counterpart in torch.
     """
+    # All missing operators at once, so that nobody exports a model again for each of them.
     missing = sorted(
         {
             f"{qualified(node.domain, node.op_type)} (node {printable(node.name)!r})"
@@ -87,6 +90,8 @@ def imported_graph(model: ir.Model) -> ImportedGraph:
 def _is_supported(node: ir.Node) -> bool:
     if find(node.domain, node.op_type) is not None:
         return True
+    # Operators with a body are run by `control`, foldable ones by numpy where their operands are
+    # known. Whether they are is seen only in a run, and refused there.
     return node.domain == "" and (node.op_type in CONTROL or node.op_type in FOLDABLE)
 
 
@@ -95,6 +100,8 @@ class _Builder:
         self.slots: dict[ir.Value, int] = {}
 
     def slot(self, value: ir.Value) -> int:
+        # Numbers instead of values: a run keeps its content in a dict by slot, and a copied module
+        # shares the graph.
         return self.slots.setdefault(value, len(self.slots))
 
     def body(self, graph: ir.Graph) -> Body:
@@ -110,6 +117,8 @@ class _Builder:
                 bodies[name] = self.body(attribute.as_graph())
             else:
                 attributes[name] = attribute.value
+        # An operator that is asked for its optional outputs takes a slower way in torch, as
+        # attention that must return its scores.
         wanted = tuple(bool(value.uses()) or value.is_graph_output() for value in node.outputs)
         call = Node(
             name=node.name or node.op_type,

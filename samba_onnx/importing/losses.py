@@ -60,6 +60,7 @@ ignore_index=-100, label_smoothing=0.0, class_axis=-1)
             raise UsageError(f"label_smoothing is {self.label_smoothing}, it must be from 0 to 1")
         if self.label_smoothing and self.kind != "cross_entropy":
             raise UsageError(f"label_smoothing is for cross_entropy, not for {self.kind}")
+        # Other losses have no classes. A value that is the default may as well not have been given.
         if self.kind not in _CLASSES and (self.ignore_index != -100 or self.class_axis != 1):
             raise UsageError(
                 f"ignore_index and class_axis are for {' and '.join(_CLASSES)}, not for {self.kind}"
@@ -86,6 +87,7 @@ ignore_index=-100, label_smoothing=0.0, class_axis=-1)
             return F.l1_loss(output, label, reduction=self.reduction)
         if self.kind == "bce_with_logits":
             return F.binary_cross_entropy_with_logits(output, label, reduction=self.reduction)
+        # The rows lose the label's shape, which the user expects back where nothing is reduced.
         shape = label.shape
         output, label = self._by_rows(output, label)
         if self.kind == "nll":
@@ -98,6 +100,7 @@ ignore_index=-100, label_smoothing=0.0, class_axis=-1)
                 ignore_index=self.ignore_index,
                 label_smoothing=self.label_smoothing,
             )
+        # Probabilities as labels keep the output's shape, so that nothing was flattened.
         if self.reduction != "none" or label.is_floating_point():
             return result
         return result.reshape(shape)
@@ -105,6 +108,7 @@ ignore_index=-100, label_smoothing=0.0, class_axis=-1)
     def _by_rows(self, output: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """Bring classes to the axis where torch wants them."""
         axis = self.class_axis % output.dim()
+        # Labels that are probabilities have the class axis too, and must move with the output.
         if label.is_floating_point():
             return output.movedim(axis, 1), label.movedim(axis, 1)
         if axis == output.dim() - 1:  # a plain matrix: nothing is moved in memory

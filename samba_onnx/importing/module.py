@@ -26,6 +26,8 @@ from samba_onnx.tensor.dtypes import FLOATING
 
 __all__ = ["OnnxModule", "module_from_onnx"]
 
+# Sizes, axes and pads have one number per axis of a tensor; a longer constant is a table that is
+# read as data, and as a buffer it is written back and moves with the module.
 _MOST_HOST = 64
 """Elements up to which a constant of integers or truth values may be part of shape arithmetic."""
 
@@ -44,7 +46,9 @@ class OnnxModule(nn.Module):
         self._losses = tuple(losses)
         self._inputs = tuple(self._graph.slots[value] for value in prepared.inputs)
         self._outputs = tuple(value.name or "" for value in prepared.model.graph.outputs)
+        # Before the weights are copied: a name that is wrong is told at once.
         _check_losses(self._losses, self._outputs, [value.name or "" for value in prepared.inputs])
+        # Losses may share a label, which is one input then.
         labels = dict.fromkeys(loss.label for loss in self._losses)
         self._names = (*(value.name or "" for value in prepared.inputs), *labels)
         self._keywords = _identifiers(self._names)
@@ -58,9 +62,12 @@ class OnnxModule(nn.Module):
                 self._register(value, tensor, stored_tensor(tensor))
             else:
                 self._hosts[self._graph.slots[value]] = Host(tensor.numpy())
+        # Only what is in the model under its own name can be written back. Constants that a pass
+        # computed keep no name that the model knows.
         written = {value.name or "" for value in prepared.weights} | prepared.originals
         self._original = Original.of(source, written & set(self._onnx_names.values()))
         derived = {key for key, name in self._onnx_names.items() if name not in written}
+        # nn.Module has no other way to say this of a buffer that is registered already.
         self._non_persistent_buffers_set |= derived  # a state_dict holds what the model holds
 
     @property
@@ -70,7 +77,7 @@ class OnnxModule(nn.Module):
 
     @property
     def input_keywords(self) -> tuple[str, ...]:
-        """The same names as ``forward`` takes them by keyword."""
+        """The names of ``input_names`` as ``forward`` takes them by keyword."""
         return self._keywords
 
     @property
@@ -122,11 +129,14 @@ class OnnxModule(nn.Module):
         tensors = {slot: getattr(self, name) for slot, name in self._tensors.items()}
         values.update(tensors)
         values.update(zip(self._inputs, operands, strict=False))
+        # A parameter that serves as a moving statistic is trained, and must not be overwritten.
         moving = {
             slot: value for slot, value in tensors.items() if not isinstance(value, nn.Parameter)
         }
         run = Interpreter(values, self._graph.opset, training=self.training, moving=moving)
         outputs = [_as_output(value) for value in run.run(self._graph.body)]
+        # Labels stand behind the model's inputs in `_names`, once each however many losses read
+        # them.
         labels = dict(
             zip(self._names[len(self._inputs) :], operands[len(self._inputs) :], strict=True)
         )
@@ -147,6 +157,7 @@ class OnnxModule(nn.Module):
         operands = dict(zip(self._keywords, inputs, strict=False))
         places = {**dict(zip(self._names, self._keywords, strict=True))}
         for name, value in named.items():
+            # Both the name in the model and the keyword that was made of it are understood.
             keyword = places.get(name, name)
             if keyword not in self._keywords:
                 raise UsageError(
@@ -164,6 +175,7 @@ class OnnxModule(nn.Module):
 
     def _register(self, value: ir.Value, tensor: ir.TensorProtocol, member: Tensor) -> None:
         name = attribute_name(value.name or "weight")
+        # nn.Module has attributes like `training` or `forward` that a weight must not hide.
         while hasattr(self, name):
             name += "_"
         if isinstance(member, nn.Parameter):
@@ -226,6 +238,7 @@ def _module_type(names: Sequence[str]) -> type[OnnxModule]:
     parameters = [own, *(inspect.Parameter(name, kind) for name in names)]
     forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     forward.__doc__ = OnnxModule.forward.__doc__
+    # A class for each module, as the signature belongs to the function and not to its object.
     return type("OnnxModule", (OnnxModule,), {"forward": forward})
 
 
@@ -235,6 +248,8 @@ def attribute_name(name: str) -> str:
     Args:
         name: In the ONNX model.
     """
+    # torch forbids dots in names of parameters, and SambaFlow's names have two underscores there. A
+    # character that is no letter or digit would make no attribute.
     return re.sub(r"\W", "_", name.replace(".", SEPARATOR))
 
 
@@ -243,7 +258,9 @@ def _identifiers(names: Sequence[str]) -> tuple[str, ...]:
     taken: dict[str, None] = {}
     for name in names:
         free = re.sub(r"\W", "_", name)
+        # A name like `0` or `1x` starts with a digit, and a name like `a b` is mended already.
         free = free if free.isidentifier() else f"input_{free}"
+        # The signature of `forward` has a `self` already.
         while free in taken or free == "self":
             free += "_"
         taken[free] = None
@@ -271,8 +288,11 @@ def _check_losses(losses: Sequence[Loss], outputs: Sequence[str], inputs: Sequen
 
 
 def _is_buffer(value: ir.Value, tensor: ir.TensorProtocol) -> bool:
+    # Sizes, scales and axes decide shapes while the graph is traced; a buffer is a tensor, whose
+    # content is unknown then.
     if is_known_operand(value):
         return False
+    # A scalar is cheaper as a constant of the graph than as a buffer that every run is given.
     if tensor.dtype in FLOATING:
         return len(tensor.shape) > 0
     return tensor.size > _MOST_HOST

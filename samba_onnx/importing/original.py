@@ -59,6 +59,7 @@ class Original:
         skeleton = onnx.ModelProto()
         if isinstance(source, onnx.ModelProto):
             skeleton.CopyFrom(source)
+            # Data in memory has no folder, so that references to files are refused.
             files = ExternalFiles(None)
         else:
             with open_regular(source) as file:
@@ -66,9 +67,12 @@ class Original:
             files = ExternalFiles(Path(source).parent)
         external = False
         tensors = named_tensors(skeleton)
+        # Weights of other types are not trained, and stay in the skeleton.
         names = frozenset(
             name for name in held if name in tensors and tensors[name].data_type in _FLOATS
         )
+        # Objects of protobuf cannot be hashed, and equal names may stand for tensors of subgraphs
+        # too.
         mine = {id(tensors[name]) for name in names}
         for tensor in _all_tensors(skeleton):
             outside = tensor.data_location == onnx.TensorProto.EXTERNAL
@@ -76,6 +80,7 @@ class Original:
             if id(tensor) in mine:
                 _empty(tensor)
             elif outside:
+                # The files may be gone, or written over, when the model is written back.
                 _embed(tensor, files)
         return Original(skeleton, names, external)
 
@@ -91,6 +96,7 @@ def fill(tensor: onnx.TensorProto, array: Array) -> None:
         ModelError: The shape is another than the model's.
     """
     require_shape(tensor, array)
+    # Where raw bytes were, they come back: an untrained model is the same byte for byte.
     if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.HasField("raw_data"):
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
@@ -100,6 +106,7 @@ def fill(tensor: onnx.TensorProto, array: Array) -> None:
     elif tensor.data_type == onnx.TensorProto.DOUBLE:
         tensor.double_data.extend(array.reshape(-1).tolist())
     elif tensor.data_type in (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16):
+        # ONNX keeps 16-bit floats as bit patterns in a list of int32.
         tensor.int32_data.extend(array.view(np.uint16).reshape(-1).tolist())
     else:
         tensor.raw_data = array.tobytes()
@@ -127,6 +134,7 @@ def _empty(tensor: onnx.TensorProto) -> None:
     if tensor.HasField("raw_data"):
         tensor.raw_data = b""
     for field in ("float_data", "double_data", "int32_data"):
+        # Lists of other types belong to no weight; int32_data is used by integers as well.
         if tensor.data_type in _FLOATS:
             tensor.ClearField(field)
 
@@ -140,6 +148,7 @@ def named_tensors(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
         for attribute in node.attribute
         if attribute.name == "value"
     }
+    # Initializers come last, so that they win where a Constant has the same name.
     tensors.update((tensor.name, tensor) for tensor in model.graph.initializer)
     return tensors
 

@@ -31,7 +31,7 @@ class Prepared:
     """A model that is ready to be planned."""
 
     model: ir.Model
-    """Its inputs are the model's own, then the weights."""
+    """The model, whose inputs are those of the original, then the weights."""
     inputs: tuple[ir.Value, ...]
     weights: dict[ir.Value, ir.TensorProtocol]
     """What shall be trained, and its content; every one is read."""
@@ -86,6 +86,8 @@ class LiftWeightsPass(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Choose the weights, and append them to the inputs."""
+        # Roles of operands are those of one version of the operators; an old one has attributes
+        # instead.
         _require_version(model)
         self.selection = select(model, self._original, self._weights)
         for name in self.selection.weights:
@@ -95,6 +97,7 @@ class LiftWeightsPass(ir.passes.InPlacePass):
                 continue
             self.lifted[value] = tensor
             value.const_value = None
+            # An initializer may have type and shape in its tensor only, which an input lacks.
             value.type = ir.TensorType(tensor.dtype)
             value.shape = ir.Shape(tensor.shape.numpy())
             model.graph.inputs.append(value)
@@ -115,13 +118,16 @@ def prepare(
         UsageError: ``weights`` names what is no floating-point initializer or is never read.
     """
     model = load_model(source).model
+    # Before the interface is counted: weights listed as inputs must not become arguments.
     _drop_defaults(model)
+    # The pipeline appends the weights to the inputs, so that the model's own are the first ones.
     own = len(model.graph.inputs)
     original = {name: value.const_value for name, value in model.graph.initializers.items()}
     named = None if weights is None else in_a_list(weights)
     lift = LiftWeightsPass(original.keys(), named)
     passes = run_training_pipeline(model, _Table(), lift)
     used = _used(model)
+    # A weight that only dead nodes read would be a parameter without a gradient.
     read = {value: tensor for value, tensor in lift.lifted.items() if value in used}
     lift.selection.require_read({value.name or "" for value in read})
     constants = {
@@ -129,6 +135,7 @@ def prepare(
         for value in model.graph.initializers.values()
         if value.const_value is not None and value in used
     }
+    # Kept by identity of the tensor: a pass that computes a constant anew may give it an old name.
     originals = {
         value.name or ""
         for value, tensor in constants.items()
@@ -142,6 +149,7 @@ def _require_version(model: ir.Model) -> None:
     """Refuse a model that conversion left at a version with other meanings."""
     version = model.graph.opset_imports.get("", OPSET)
     if version < OPSET:
+        # The trial is made for its note alone, which says why conversion stopped.
         trial = ConvertOpsetPass()
         trial(model)
         reason = trial.notes[-1] if trial.notes else f"it stays at opset {version}"

@@ -43,6 +43,7 @@ _VECTORS = frozenset({"Add", "Div", "Mul", "Sub"})
 """Operators that apply a bias or scale, when it is a vector."""
 ARRANGING = operators(kind=Kind.VIEW) | {"Transpose", "Cast"}
 """Operators that a weight may go through and stay one."""
+# Mean and variance of BatchNormalization, which are moved and not trained.
 _STATISTICS = (3, 4)
 
 
@@ -87,12 +88,14 @@ def select(model: ir.Model, original: Set[str], named: Collection[str] | None) -
         UsageError: A name is no floating-point initializer of the model.
     """
     present = model.graph.initializers
+    # Case 1. What the user names is taken even where it looks like a mask or a statistic.
     if named is not None:
         for name in named:
             _require_trainable(name, present.get(name))
         return WeightSelection(
             tuple(name for name in present if name in set(named)), frozenset(named)
         )
+    # Case 4 is told from case 3 by any initializer that still has the exporter's word.
     described = any(KIND in present[name].metadata_props for name in original if name in present)
     chosen = [
         name
@@ -121,14 +124,18 @@ def _is_weight(value: ir.Value, *, described: bool) -> bool:
     if tensor is None or tensor.dtype not in FLOATING:
         return False
     kind = value.metadata_props.get(KIND)
+    # Case 2. The exporter knows what the module declared; no guess is better.
     if kind is not None:
         return kind == "PARAMETER"
+    # Case 3. A scalar is a factor of the formula, and known operands decide shapes.
     if len(tensor.shape) == 0 or tensor.size == 0 or is_known_operand(value):
         return False
     if any(
         use.node.op_type == "BatchNormalization" and use.idx in _STATISTICS for use in value.uses()
     ):
         return False
+    # Case 4. Constants that the exporter folded lack its word, and so do weights that it
+    # transposed: only the place at which they are read tells them apart.
     if described and not weight_roles(value):
         return False
     return _is_finite(tensor)
@@ -137,6 +144,7 @@ def _is_weight(value: ir.Value, *, described: bool) -> bool:
 def _is_finite(tensor: ir.TensorProtocol) -> bool:
     """Return whether there is neither infinity nor the lowest number, as masks have them."""
     content = tensor.numpy()
+    # Masks are often filled with the lowest number of the type, where infinity would make NaN.
     lowest = float(ml_dtypes.finfo(content.dtype).min)  # type: ignore[no-untyped-call]
     return bool(np.isfinite(content).all() and (content != lowest).all())
 
@@ -151,6 +159,8 @@ def is_known_operand(value: ir.Value) -> bool:
         entry = find(node.domain, node.op_type)
         if entry is not None and use.idx in entry.known | entry.flexible and use.idx > 0:
             continue
+        # A constant that is first cast or reshaped may still end as a size: its readers' readers
+        # decide.
         constant = all(item is None or item.is_initializer() for item in node.inputs)
         if not constant or not all(is_known_operand(output) for output in node.outputs):
             return False
@@ -160,6 +170,7 @@ def is_known_operand(value: ir.Value) -> bool:
 def weight_roles(value: ir.Value) -> list[tuple[ir.Node, int]]:
     """Return the nodes and positions at which a value is read as a weight, scale or bias."""
     readers: list[tuple[ir.Node, int]] = []
+    # A bias is a vector; the same operator with a matrix is arithmetic of activations.
     rank = 0 if value.shape is None else len(value.shape)
     for use in value.uses():
         node = use.node

@@ -60,6 +60,7 @@ def merged_weights(prepared: Prepared) -> list[str]:
     names = []
     initializers = {*prepared.weights, *prepared.constants}
     for value, tensor in prepared.weights.items():
+        # Exporters merge equal initial values, and only vectors of ones or zeros start out equal.
         if len(tensor.shape) > 1:
             continue
         roles = weight_roles(value)
@@ -68,6 +69,7 @@ def merged_weights(prepared: Prepared) -> list[str]:
         layers = {
             (node.op_type, place, _partners(node, value, initializers)) for node, place in roles
         }
+        # With all numbers alike, sharing of the partners proves nothing: they may be merged, too.
         if len(layers) > 1 or _is_uniform(tensor):
             names.append(value.name or "")
     return names
@@ -78,6 +80,8 @@ def _partners(node: ir.Node, value: ir.Value, initializers: Set[ir.Value]) -> fr
     values = [other for other in node.inputs if other is not None and other is not value]
     for other in list(values):
         maker = other.producer()
+        # The bias of a linear layer reads the product, and the layer is known by the product's
+        # weight.
         if maker is not None and node.op_type == "Add" and maker.op_type == "MatMul":
             values += [item for item in maker.inputs if item is not None]
     sources = [_source(other) for other in values]
@@ -104,12 +108,15 @@ def folded_weights(prepared: Prepared) -> list[str]:
     """Return names of convolution weights that exporters of torch fold batch norms into."""
     names: dict[str, None] = {}
     for node in prepared.model.graph:
+        # Only these carry a bias that a folded normalisation could have gone into.
         if node.op_type not in ("Conv", "ConvTranspose", "Gemm") or len(node.inputs) < 3:
             continue
         weight, bias = node.inputs[1], node.inputs[2]
         if weight is None or bias is None or weight not in prepared.weights:
             continue
         name, second = weight.name or "", bias.name or ""
+        # TorchScript renames a weight that it folded; the newer exporter adds a bias with this
+        # name, which the module never had and which lacks its word for parameters.
         script = re.fullmatch(r"onnx::Conv(Transpose)?_\d+", name) is not None
         if script or (second == f"{name}_bias" and KIND not in bias.metadata_props):
             names[name] = None

@@ -80,6 +80,7 @@ def tensor_of(array: Array) -> Tensor:
 
 
 def _dtype_of(array: Array) -> torch.dtype:
+    # Kinds of numpy: object, bytes, text, and variable text.
     if array.dtype.kind in "OSUT":
         raise ModelError("texts cannot be trained on: prepare them before they reach the model")
     return torch_dtype(ir.DataType.from_numpy(array.dtype))
@@ -95,8 +96,10 @@ def stored_tensor(tensor: ir.TensorProtocol) -> Tensor:
         ModelError: torch has no such type.
     """
     dtype = torch_dtype(tensor.dtype)
+    # A copy, since the file is mapped and read-only; C order, because a view of bits needs it.
     array = np.array(tensor.numpy(), order="C")
     if dtype == torch.bfloat16:
+        # numpy has no bfloat16, and torch refuses the one of `ml_dtypes`: bits go through int16.
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 

@@ -24,7 +24,9 @@ __all__ = ["to_onnx", "write_model"]
 MOST_INLINE = (1 << 31) - (1 << 24)
 """Bytes of weights up to which a model fits into one file: protobuf's limit, less room for the
 graph."""
+# The threshold of onnx's own writer (`size_threshold`): small tensors stay in the file.
 _SMALL = 1024
+# A cache line, so that mapped weights begin where vector instructions read best.
 _ALIGNMENT = 64
 
 
@@ -53,6 +55,7 @@ def to_onnx(module: OnnxModule, path: str | os.PathLike[str] | None = None) -> o
             "export other modules with torch.onnx.export"
         )
     weights = {
+        # Not everything that a module holds is in the model: some constants were computed.
         name: _plain(getattr(module, attribute))
         for attribute, name in module.onnx_names.items()
         if name in module.original.held
@@ -82,12 +85,14 @@ def write_model(
     model.CopyFrom(original.skeleton)
     tensors = named_tensors(model)
     size = sum(weight.nbytes for weight in weights.values())
+    # Data stays where the user had it, unless one file cannot hold it.
     beside = path is not None and (original.external or size > MOST_INLINE)
     outside: dict[str, Array] = {}
     for name, weight in weights.items():
         dtype = ir.DataType(tensors[name].data_type).numpy()
         array = np.ascontiguousarray(weight.astype(dtype, copy=False)).reshape(weight.shape)
         if beside and array.nbytes >= _SMALL:
+            # Told before a byte is written.
             require_shape(tensors[name], array)
             outside[name] = array
         else:
@@ -99,6 +104,8 @@ def write_model(
 
 def _write(model: onnx.ModelProto, path: Path, arrays: dict[str, Array]) -> None:
     """Write the file, and before it what lies beside it."""
+    # The data file is renamed into place within the model's own write, so that the model never
+    # names data that is not there yet.
     with atomic_output(path) as file:
         if arrays:
             with atomic_output(path.with_name(f"{path.name}.data")) as data:
@@ -111,6 +118,7 @@ def _write_data(
 ) -> None:
     tensors = named_tensors(model)
     for name, array in arrays.items():
+        # Zeros up to the next multiple of the alignment.
         data.write(b"\0" * (-data.tell() % _ALIGNMENT))
         offset = data.tell()
         data.write(array.reshape(-1).view("u1").data)

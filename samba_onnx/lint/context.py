@@ -25,6 +25,7 @@ class LintContext:
         self.files = tuple(files)
         self.target = target
         self.unsupported = unsupported
+        # Several checks ask for this, and following values through a file takes long.
         self._traced: dict[SourceFile, TracedFunctions] = {}
 
     def traced(self, source: SourceFile) -> TracedFunctions:
@@ -33,6 +34,7 @@ class LintContext:
             self._traced[source] = TracedFunctions(source)
         return self._traced[source]
 
+    # All files of the program: one converts a model that another one compiles.
     def calls(self, *names: str) -> bool:
         """Whether any file of the program calls one of some functions.
 

@@ -21,6 +21,7 @@ from samba_onnx.lint.tensor_values import Holding, TensorValues
 
 _PRINTS = frozenset({"print", "pprint"})
 _LOGS = frozenset({"debug", "info", "warning", "error", "log"})
+# The methods are named like the types, but `float()` and `bfloat16()` make types that the RDU has.
 _NARROW = {"double": "float64", "half": "float16"}
 _TYPES = frozenset({"float64", "double", "float16", "half", "complex64", "complex128", "cfloat"})
 _REFUSED = {
@@ -37,6 +38,8 @@ _REFUSED = {
 def branches(source: SourceFile, context: LintContext) -> Remarks:
     """Find decisions by values of tensors."""
     for function, values in context.traced(source).values.items():
+        # Every place at which Python itself decides: a `torch.where` decides on the device, and is
+        # no finding.
         for node in ast.walk(function):
             match node:
                 case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
@@ -61,6 +64,7 @@ def branches(source: SourceFile, context: LintContext) -> Remarks:
 
 def _decides_by_values(condition: ast.expr, values: TensorValues) -> bool:
     """Whether any part of a condition is true or false by values of a tensor."""
+    # Each part is decided by itself: `flag and x.sum() > 0` is about values, whatever the flag is.
     if isinstance(condition, ast.BoolOp):
         return any(_decides_by_values(part, values) for part in condition.values)
     if isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Not):
@@ -73,8 +77,10 @@ def host_reads(source: SourceFile, context: LintContext) -> Remarks:
     for _, values, call in _traced_calls(source, context):
         match call.func:
             case ast.Attribute(value=owner, attr=name) if name in READS:
+                # A tensor only: `item()` of a dictionary or of an unknown object may mean anything.
                 if values.kind(owner) is Holding.TENSOR:
                     yield _read(call, name)
+            # Python's conversions read a value as `item()` does.
             case ast.Name(id="int" | "float" | "bool" as name) if any(
                 values.is_tensor(item) for item in call.args
             ):
@@ -96,6 +102,8 @@ def prints(source: SourceFile, context: LintContext) -> Remarks:
             case ast.Name(id=name) if name in _PRINTS:
                 yield Remark("print-in-forward", call, f"{quoted(call)} prints while it is traced")
             case ast.Attribute(value=ast.Name(id=owner), attr=name) if (
+                # Loggers have no common class that a text shows, but nearly always a name with
+                # "log" in it.
                 name in _LOGS and "log" in owner.lower()
             ):
                 yield Remark("print-in-forward", call, f"{quoted(call)} logs while it is traced")
@@ -107,8 +115,11 @@ def host_operators(source: SourceFile, context: LintContext) -> Remarks:
         operator = _operator(source, call, values)
         if operator in context.unsupported:
             yield _fallback(call, operator, context)
+    # Layers are made outside of traced functions, and run in them: all calls of the file are looked
+    # at.
     for call, name in source.calls:
         home, _, layer = name.rpartition(".")
+        # By the home as well, since a program may have a class of its own named LSTM.
         operator = LAYERS.get(layer, "") if home.startswith("torch.nn") else ""
         if operator in context.unsupported:
             yield _fallback(call, operator, context)
@@ -126,11 +137,13 @@ def _fallback(call: ast.Call, operator: str, context: LintContext) -> Remark:
 def _operator(source: SourceFile, call: ast.Call, values: TensorValues) -> str:
     """Return the ONNX operator behind a call that some target does not run; empty for all others."""
     name = source.names.dotted(call.func)
+    # Before the table of functions, whose names are those of torch itself.
     if name.startswith("torch.fft."):
         return FOURIER
     if name.startswith(("torch.", "samba.")):
         return FUNCTIONS.get(name.rpartition(".")[2], "")
     if isinstance(call.func, ast.Attribute) and values.is_tensor(call.func.value):
+        # `bitwise_xor_` in place is the same operator.
         return FUNCTIONS.get(call.func.attr.rstrip("_"), "")
     return ""
 
@@ -139,6 +152,8 @@ def random_numbers(source: SourceFile, context: LintContext) -> Remarks:
     """Find random numbers that are drawn outside of dropout."""
     for _, values, call in _traced_calls(source, context):
         home, _, name = source.names.dotted(call.func).rpartition(".")
+        # Functions by their module, as a program may have a function `rand` of its own; methods by
+        # what they belong to.
         if (home in {"torch", "samba"} and name in RANDOM) or (
             isinstance(call.func, ast.Attribute)
             and call.func.attr in RANDOM_METHODS
@@ -159,10 +174,12 @@ def data_sized(source: SourceFile, context: LintContext) -> Remarks:
 
 def _is_data_sized(source: SourceFile, node: ast.AST, values: TensorValues) -> bool:
     match node:
+        # Read only: `x[mask] = 0` keeps the size of x.
         case ast.Subscript(slice=ast.Compare() as mask, ctx=ast.Load(), value=value):
             return values.is_tensor(mask) and values.is_tensor(value)
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in DATA_SIZED:
             return values.is_tensor(owner) or source.names.dotted(node.func).startswith("torch.")
+        # With one operand `torch.where` returns places, with three it chooses.
         case ast.Call(args=[only], keywords=[]):
             return source.names.dotted(node.func) == "torch.where" and values.is_tensor(only)
     return False
@@ -174,8 +191,10 @@ def data_types(source: SourceFile, context: LintContext) -> Remarks:
         for node in ast.walk(function):
             match node:
                 case ast.Attribute(attr=name) if name in _TYPES:
+                    # A name that is not torch's may be anything, as `np.float64`.
                     if source.names.dotted(node) != f"torch.{name}" or _is_asked(source, node):
                         continue
+                # `double()` of a module and of a tensor look alike, and only the tensor is known.
                 case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _NARROW:
                     if not values.is_tensor(owner):
                         continue
@@ -188,9 +207,11 @@ def data_types(source: SourceFile, context: LintContext) -> Remarks:
 def _is_asked(source: SourceFile, node: ast.AST) -> bool:
     """Whether a data type is only compared, or asked for its limits."""
     above = next(source.enclosing(node), None)
+    # As in `x.dtype in (torch.float16, torch.bfloat16)`.
     if isinstance(above, ast.Tuple | ast.List | ast.Set):
         above = next(source.enclosing(above), None)
     if isinstance(above, ast.Call):
+        # Limits of a type are numbers of Python.
         return source.names.dotted(above.func) in ("torch.finfo", "torch.iinfo")
     return isinstance(above, ast.Compare)
 
@@ -202,9 +223,11 @@ def attributes(source: SourceFile, context: LintContext) -> Remarks:
             if not isinstance(node, ast.Assign | ast.AugAssign):
                 continue
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            # What is no tensor may be kept: counters, flags and shapes are the same in every run.
             if values.kind(node.value) is Holding.OTHER:
                 continue
             for target in targets:
+                # Buffers and parameters are known tensors of the module, and may be written.
                 if _is_own(target) and not values.is_tensor(target):
                     message = f"{quoted(target)} keeps a traced tensor in the module"
                     yield Remark("state-in-attribute", node, message)
@@ -235,6 +258,7 @@ def _is_reentrant(call: ast.Call, name: str) -> bool:
     """Whether a call is a checkpoint that runs forward again inside of a backward."""
     if name != "torch.utils.checkpoint.checkpoint":
         return False
+    # Left out counts as well: torch's default was reentrant, and old programs rely on it.
     return literal(argument(call, "use_reentrant")) is not False
 
 

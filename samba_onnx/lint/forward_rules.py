@@ -11,6 +11,7 @@ _HEAD = "import torch\n\n\nclass Net(torch.nn.Module):\n    def forward(self, x:
 
 def _forward(body: str) -> str:
     """Return a module with the lines of its forward."""
+    # The body is written with the indentation of the table, and read with that of a method.
     lines = dedent(body).strip("\n").splitlines()
     return _HEAD + "".join(f"        {line}\n" if line else "\n" for line in lines)
 

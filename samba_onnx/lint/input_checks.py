@@ -20,6 +20,7 @@ from samba_onnx.lint.source import (
 )
 
 _TARGETS: Final = re.compile(r"label|target|class", re.IGNORECASE)
+# The position of `name` in all functions that wrap a tensor.
 _NAME_POSITIONS: Final = dict.fromkeys(WRAP, 1)
 _DEEPEST: Final = 6
 """How many names and functions are followed from a call to where a tensor is made."""
@@ -30,6 +31,8 @@ def names(source: SourceFile, context: LintContext) -> Remarks:
     for call in (*calls_of(source, COMPILE), *calls_of(source, TRACE), *calls_of(source, RUN)):
         runs = source.names.dotted(call.func) in RUN
         inputs = argument(call, "input_tensors", 0) if runs else argument(call, "inputs", 1)
+        # What is not in the text cannot be said to lack a name; names of parameters are names
+        # enough.
         if inputs is None or _is_keyed(source, inputs):
             continue
         for made in _made(source, inputs):
@@ -41,6 +44,7 @@ def names(source: SourceFile, context: LintContext) -> Remarks:
 
 
 def _has_name(call: ast.Call, dotted: str) -> bool:
+    # With `**options` a name may be among them.
     return (
         has_open_arguments(call) or argument(call, "name", _NAME_POSITIONS.get(dotted)) is not None
     )
@@ -61,6 +65,7 @@ def _made(source: SourceFile, inputs: ast.expr, depth: int = 0) -> Iterator[ast.
         case ast.Tuple(elts=items) | ast.List(elts=items):
             for item in items:
                 yield from _made(source, item, depth + 1)
+        # A name that is assigned twice may hold either, so that neither is followed.
         case ast.Name():
             for value in _values(source, inputs):
                 yield from _made(source, value, depth + 1)
@@ -70,6 +75,7 @@ def _made(source: SourceFile, inputs: ast.expr, depth: int = 0) -> Iterator[ast.
             elif isinstance(called, ast.Attribute) and isinstance(called.value, ast.Call):
                 # As samba.randn(2, name="x").bfloat16().float(): casts keep the name.
                 yield from _made(source, called.value, depth + 1)
+            # Only functions with one return, for the same reason.
             else:
                 for value in _returned(source, called):
                     yield from _made(source, value, depth + 1)
@@ -95,6 +101,7 @@ def _returned(source: SourceFile, called: ast.expr) -> list[ast.expr]:
     if not isinstance(called, ast.Name):
         return []
     for function in source.functions:
+        # Methods are left out: which one is called depends on the object.
         if function.name == called.id and source.class_of(function) is None:
             values = _returns(source, function)
             return values if len(values) == 1 else []
@@ -119,6 +126,7 @@ def targets(source: SourceFile, context: LintContext) -> Remarks:
         ):
             continue
         dtype = argument(call, "dtype")
+        # int64 is the default of randint.
         wide = dtype is None or source.names.dotted(dtype) in ("torch.int64", "torch.long")
         if wide and _TARGETS.search(name):
             message = f"{quoted(call)} makes the target {name!r} of int64"
@@ -127,13 +135,17 @@ def targets(source: SourceFile, context: LintContext) -> Remarks:
 
 def odd_batches(source: SourceFile, context: LintContext) -> Remarks:
     """Find odd batch sizes, where the target takes even ones only."""
+    # Other targets have no halves that share a batch.
     if context.target != "sn30":
         return
     for call, dotted in source.calls:
         size: object = None
+        # A factory that states where its batch is: otherwise the first size may be anything.
         if dotted in FACTORIES and isinstance(argument(call, "batch_dim"), ast.Constant):
             size = _first_size(call)
         elif isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
+            # The usual option of the vendor's programs, whose default is run when nobody states
+            # another one.
             if "--batch-size" in [literal(item) for item in call.args]:
                 size = literal(argument(call, "default"))
         elif dotted == "torch.utils.data.DataLoader":
@@ -152,6 +164,7 @@ def _first_size(call: ast.Call) -> object:
         if isinstance(item, ast.Tuple | ast.List) and item.elts:
             return literal(item.elts[0])
     is_randint = isinstance(call.func, ast.Attribute) and call.func.attr == "randint"
+    # The first argument of randint is the limit and not a size.
     return literal(call.args[0]) if call.args and not is_randint else None
 
 

@@ -29,6 +29,7 @@ _SIZES: Final = frozenset({"len", "numel", "shape", "size"})
 
 def last_batches(source: SourceFile, context: LintContext) -> Remarks:
     """Find loaders whose last batch is smaller than the compiled one, and goes to the device."""
+    # A file of a program that never runs a device may train on the host as it likes.
     if not context.calls(*RUN):
         return
     steps = Steps(source)
@@ -45,6 +46,7 @@ def _ends_with_a_rest(call: ast.Call) -> bool:
     whole = argument(call, "drop_last", 8)
     if has_open_arguments(call) or argument(call, "batch_sampler", 4) is not None:
         return False
+    # Without a batch size the loader gives single elements, or what its sampler says.
     size = argument(call, "batch_size", 1)
     if size is None or literal(size) == 1:  # every batch of one is whole
         return False
@@ -67,13 +69,7 @@ def _is_of_size(test: ast.expr) -> bool:
 
 
 def _loops_over(source: SourceFile, made: ast.expr, depth: int = 0) -> Iterator[Loop]:
-    """Yield the loops that go through what an expression makes, as far as the text of the file tells.
-
-    Args:
-        source: The file.
-        made: What makes the loader, or hands it on: a call, or a name.
-        depth: How far it was followed.
-    """
+    """Yield the loops that go through what an expression makes, as far as the text of the file tells."""
     if depth > _DEEPEST:
         return
     inner: ast.AST = made
@@ -90,6 +86,7 @@ def _loops_over(source: SourceFile, made: ast.expr, depth: int = 0) -> Iterator[
         if isinstance(above, ast.Assign):
             for name in _targets(above, made):
                 yield from _uses(source, name, depth)
+            # What happens behind the assignment is followed from the name.
             return
         # Case 4: a function returns it.
         if isinstance(above, ast.Return):
@@ -97,6 +94,7 @@ def _loops_over(source: SourceFile, made: ast.expr, depth: int = 0) -> Iterator[
                 yield from _loops_over(source, result, depth + 1)
             return
         if isinstance(above, ast.stmt):
+            # Any other statement hands the loader to nobody.
             return
         inner = above
 
@@ -107,6 +105,7 @@ def _results(source: SourceFile, returned: ast.Return, made: ast.expr) -> Iterat
     place = None
     if isinstance(returned.value, ast.Tuple):
         items = returned.value.elts
+        # Of several values that are returned, only the one at the same place is the loader.
         place = next((i for i, item in enumerate(items) if made in ast.walk(item)), None)
     for call in calls_to(source, function) if function is not None else ():
         above = next(source.enclosing(call))
@@ -126,6 +125,7 @@ def _uses(source: SourceFile, name: ast.expr, depth: int) -> Iterator[Loop]:
 def _reads(source: SourceFile, name: ast.expr) -> Iterator[ast.expr]:
     """Yield the places that read a name in its function, or ``self.name`` in the file."""
     text = ast.unparse(name)
+    # An attribute of `self` is read by other methods, a name in its function only.
     scope = source.function_of(name) if isinstance(name, ast.Name) else None
     for node in ast.walk(scope or source.tree):
         if (
@@ -146,6 +146,7 @@ def _targets(assignment: ast.Assign, made: ast.expr) -> Iterator[ast.expr]:
             pairs = zip(target.elts, values.elts, strict=True)
             yield from (name for name, value in pairs if made in ast.walk(value))
         else:
+            # A call may return the loader among others, and the text does not say at which place.
             yield from target.elts
 
 
@@ -156,6 +157,7 @@ def _parameters(source: SourceFile, call: ast.Call, given: ast.AST) -> Iterator[
             continue
         names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
         if source.class_of(function) is not None:
+            # `self` is not among the arguments of the call.
             names = names[1:]
         own = dict(zip(names, call.args, strict=False))
         own |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}

@@ -68,9 +68,11 @@ def lint_files(files: Sequence[SourceFile], target: str = DEFAULT_TARGET) -> tup
         UsageError: Expressions of a file are nested too deeply.
         TargetError: The target is unknown or malformed.
     """
+    # Here and not above: the room's table of rules is read for documentation, without targets.
     from samba_onnx.passes.targets import load_target
 
     profile = load_target(target)
+    # The target's own words say why, so that findings and reports of a compilation agree.
     reasons = {row.name: row.note for row in profile.unsupported}
     context = LintContext(files, profile.name, reasons)
     return tuple(finding for source in files for finding in _findings(source, context))
@@ -80,15 +82,18 @@ def _findings(source: SourceFile, context: LintContext) -> list[Finding]:
     try:
         return _sorted_findings(source, context)
     except RecursionError:
+        # The parser accepts deeper expressions than a walk over them can follow.
         raise too_deep(source.path) from None
 
 
 def _sorted_findings(source: SourceFile, context: LintContext) -> list[Finding]:
     found = {
+        # By place and rule: two checks, or one that walks a loop twice, may find the same.
         (finding.line, finding.column, finding.rule.id): finding
         for check in CHECKS
         for remark in check(source, context)
         for finding in [_finding(source, remark)]
+        # A comment is looked at where the finding is, so that it stands beside what it is about.
         if not source.ignores(finding.line, finding.rule.id)
     }
     return [found[place] for place in sorted(found)]
@@ -117,6 +122,7 @@ def python_files(paths: Sequence[str]) -> Iterator[str]:
     seen: set[str] = set()
     for path in in_a_list(paths):
         for file in _files_below(path) if os.path.isdir(path) else [path]:
+            # The real path, since a folder and a file in it may both be given, or a link to it.
             place = os.path.realpath(file)
             if place not in seen:
                 seen.add(place)
@@ -132,6 +138,7 @@ def _files_below(folder: str) -> list[str]:
     files = [
         str(path)
         for path in sorted(Path(folder).rglob("*.py"))
+        # Below the folder only: the folder itself may lie in a hidden one.
         if not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
     if not files:

@@ -29,16 +29,14 @@ class Steps:
     """The loops of one file whose every iteration runs the device, and the functions they call."""
 
     def __init__(self, source: SourceFile) -> None:
-        """Look for runs, and for functions that make one.
-
-        Args:
-            source: The file.
-        """
+        """Look for runs, and for functions that make one."""
         self._source = source
         self._functions: set[Function] = set()
         self._loops: set[Loop] = set()
         pending: list[ast.Call] = list(calls_of(source, RUN))
         while pending:
+            # A call in a loop makes that loop a step. Otherwise its function is called somewhere,
+            # which may be in a loop: callers are followed until no new ones appear.
             call = pending.pop()
             loop = source.loop_of(call)
             function = source.function_of(call)
@@ -47,6 +45,7 @@ class Steps:
             elif function is not None and function not in self._functions:
                 self._functions.add(function)
                 pending += calls_to(source, function)
+        # A function that is called in a loop is executed once per iteration, with all that it does.
         self._called = {
             function
             for function in self._functions
@@ -59,6 +58,8 @@ class Steps:
 
     def repeats(self, node: ast.AST) -> bool:
         """Whether a node is executed in every step, and no condition leaves it out in some."""
+        # Programs print every so many steps, and copy once per epoch: that is what the rules
+        # advise.
         if self._source.is_conditional(node):
             return False
         loop = self._source.loop_of(node)
@@ -68,6 +69,7 @@ class Steps:
 
     def calls(self) -> Iterator[ast.Call]:
         """Yield the calls that are made in every step."""
+        # Without any step there is nothing to look for, and most files have none.
         if self._loops or self._called:
             for call, _ in self._source.calls:
                 if self.repeats(call):
@@ -81,6 +83,7 @@ def calls_to(source: SourceFile, function: Function) -> list[ast.Call]:
         source: The file of both.
         function: A function or method that the file defines.
     """
+    # A method and a function may have one name; what stands before the dot tells which is called.
     own = source.class_of(function) is not None
     return [
         call
@@ -104,6 +107,8 @@ def transfers(source: SourceFile, context: LintContext) -> Remarks:
             yield Remark("transfer-per-step", call, message)
     for node in ast.walk(source.tree):
         match node:
+            # Only reads: a step may write the gradient of an output, as the vendor's documents
+            # show.
             case ast.Attribute(attr=name, ctx=ast.Load()) if name in _DEVICE_READS:
                 if steps.repeats(node):
                     message = f"{quoted(node)} copies from the device in every step"
@@ -131,12 +136,14 @@ def unused_outputs(source: SourceFile, context: LintContext) -> Remarks:
     """Find outputs that are fetched in every step, and thrown away."""
     steps = Steps(source)
     for call in calls_of(source, RUN):
+        # A call with its result used elsewhere is no statement of its own.
         statement = next(source.enclosing(call))
         if not steps.repeats(call):
             continue
         match statement:
             case ast.Expr():
                 outputs = argument(call, "output_tensors", 1)
+                # None asks for no outputs, and so does an argument that is left out.
                 if outputs is not None and literal(outputs) is None:
                     message = f"{quoted(call.func)} fetches outputs, and nothing keeps them"
                     yield Remark("unused-output", call, message)
@@ -157,11 +164,14 @@ def host_steps(source: SourceFile, context: LintContext) -> Remarks:
     for call in Steps(source).calls():
         match call.func:
             case ast.Attribute(value=owner, attr="step" | "zero_grad" as method) if (
+                # An optimizer of another model has every right to step on the host.
                 ast.unparse(owner) in optimizers
             ):
                 name = ast.unparse(owner)
                 message = f"`{name}.{method}()` is a step on the host, beside that of the device"
                 yield Remark("host-step", call, message)
+            # A loss on the host whose gradient is written to the device is how SambaFlow computes
+            # it.
             case ast.Attribute(value=owner, attr="backward") if _comes_of_device(
                 source, owner
             ) and not _writes_gradient(source, call):
@@ -173,6 +183,7 @@ def _device_optimizers(source: SourceFile) -> set[str]:
     """Return the names of optimizers whose model is compiled or traced, or is the only one that trains."""
     bound = _bound(source, lambda name: ".optim." in name and "lr_scheduler" not in name)
     traced = _traced_models(source)
+    # Without a traced model in the file, any optimizer must be the one of the device.
     return {name for name, call in bound if not traced or _trains(call, traced)}
 
 
@@ -193,6 +204,7 @@ def _comes_of_device(source: SourceFile, value: ast.expr, depth: int = 0) -> boo
     models = _traced_models(source)
     if any(source.names.dotted(c.func) in RUN or ast.unparse(c.func) in models for c in calls):
         return True
+    # A few steps back only: a value may depend on itself around a loop.
     return depth < _DEEPEST and any(
         _comes_of_device(source, assigned, depth + 1)
         for name in names
@@ -215,6 +227,7 @@ def _trains(made: ast.Call, models: Collection[str]) -> bool:
     """Whether an optimizer is made of parameters of one of some models, by their names."""
     parameters = argument(made, "params", 0)
     return parameters is not None and any(
+        # `model.parameters()`, also inside of a list of groups.
         isinstance(node, ast.Attribute) and ast.unparse(node.value) in models
         for node in ast.walk(parameters)
     )
@@ -229,6 +242,7 @@ def _writes_gradient(source: SourceFile, backward: ast.Call) -> bool:
         and isinstance(node.ctx, ast.Store)
         for node in ast.walk(around)
     ) or any(
+        # The gradient may be given to the next run instead of being written.
         argument(call, name) is not None
         for call in calls_of(source, RUN)
         for name in ("grad_of_outputs", "output_grads")
@@ -239,8 +253,10 @@ def _writes_gradient(source: SourceFile, backward: ast.Call) -> bool:
 def schedules(source: SourceFile, context: LintContext) -> Remarks:
     """Find schedules of torch whose rate no run is given."""
     runs = [call for file in context.files for call in calls_of(file, RUN)]
+    # One run with a rate is enough: the program knows that it has to give one.
     if not runs or any(_gives_rate(call) for call in runs):
         return
+    # transformers has a function for each schedule, all named alike.
     made = _bound(
         source, lambda name: ".lr_scheduler." in name or name.startswith("transformers.get_")
     )
@@ -258,10 +274,12 @@ def _gives_rate(call: ast.Call) -> bool:
     if isinstance(given, ast.Dict):
         keys = [literal(key) for key in given.keys]
         return (
+            # A key that is computed may be the rate.
             None in keys
             or "lr" in keys
             or any(isinstance(key, str) and "lr" in key for key in keys)
         )
+    # Whatever is no dictionary written out may have a rate in it.
     return given is not None or any(keyword.arg is None for keyword in call.keywords)
 
 

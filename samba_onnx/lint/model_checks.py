@@ -19,6 +19,7 @@ _WIDE: Final = frozenset({"double", "float"})
 
 def modes(source: SourceFile, context: LintContext) -> Remarks:
     """Find models that are converted in evaluation mode, in programs that have an optimizer."""
+    # Without an optimizer the program runs models only, in the mode that fits.
     if not any(
         name.rpartition(".")[0] in OPTIMIZER_HOMES
         for file in context.files
@@ -34,6 +35,7 @@ def modes(source: SourceFile, context: LintContext) -> Remarks:
 
 def _evaluates(source: SourceFile, before: ast.AST, model: str) -> bool:
     """Whether the last line that sets the mode of a model switches training off, in the same function."""
+    # Both have lines, by which what comes before the conversion is told.
     assert isinstance(before, ast.expr | ast.stmt)
     scope = source.function_of(before) or source.tree
     modes: dict[int, bool] = {}
@@ -42,6 +44,7 @@ def _evaluates(source: SourceFile, before: ast.AST, model: str) -> bool:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id=name), attr="eval" | "train" as mode)
             ):
+                # `train(False)` is the same as `eval()`.
                 off = mode == "eval" or literal(argument(node, "mode", 0)) is False
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as made):
                 off = _is_made_evaluating(source, made)
@@ -49,6 +52,7 @@ def _evaluates(source: SourceFile, before: ast.AST, model: str) -> bool:
                 off = literal(node.value) is False
             case _:
                 continue
+        # The last one before the conversion counts; one under a condition may not be executed.
         if name == model and node.lineno < before.lineno and not source.is_conditional(node):
             modes[node.lineno] = off
     return bool(modes) and modes[max(modes)]
@@ -104,6 +108,7 @@ def early_optimizers(source: SourceFile, context: LintContext) -> Remarks:
         scope = source.function_of(conversion)
         for call, dotted in source.calls:
             is_optimizer = dotted.rpartition(".")[0] in OPTIMIZER_HOMES
+            # In the same function: lines of different functions have no order.
             is_before = call.lineno < conversion.lineno and source.function_of(call) is scope
             if is_optimizer and is_before and _reads_parameters(call, ast.unparse(model)):
                 message = f"{quoted(call.func)} is given parameters that line {conversion.lineno} replaces"
@@ -113,6 +118,7 @@ def early_optimizers(source: SourceFile, context: LintContext) -> Remarks:
 def _reads_parameters(call: ast.Call, model: str) -> bool:
     return any(
         isinstance(node, ast.Attribute)
+        # Either may be handed on, also filtered or in groups.
         and node.attr in ("parameters", "named_parameters")
         and ast.unparse(node.value) == model
         for node in ast.walk(call)
@@ -128,6 +134,7 @@ def types(source: SourceFile, context: LintContext) -> Remarks:
         if narrow is None:
             continue
         for call, dotted in source.calls:
+            # Dummies of integers have no type of floats to agree with.
             if dotted not in FACTORIES or dotted == "samba.randint":
                 continue
             if source.function_of(call) is scope and _is_wide(source, call):
@@ -141,6 +148,8 @@ def _narrow_type(source: SourceFile, scope: Function | None, model: str) -> str 
         match node:
             case ast.Call(func=ast.Attribute(value=owner, attr=name)):
                 is_model = ast.unparse(owner) == model or _is_assigned(source, node, model)
+                # The whole model and always: under a condition, or of a part, other types may be
+                # right.
                 if is_model and name in _NARROW and not source.is_conditional(node):
                     return name
     return None
@@ -154,6 +163,7 @@ def _is_assigned(source: SourceFile, made: ast.Call, name: str) -> bool:
 
 def _is_wide(source: SourceFile, made: ast.Call) -> bool:
     """Whether a dummy stays in float32: no type is stated, and no method narrows it in the end."""
+    # A stated type is what the user wants, whatever it is.
     if argument(made, "dtype") is not None:
         return False
     inner: ast.AST = made
@@ -161,6 +171,8 @@ def _is_wide(source: SourceFile, made: ast.Call) -> bool:
     for above in source.enclosing(made):
         match above:
             case ast.Attribute(value=value, attr=name) if value is inner:
+                # The last method counts: `.bfloat16().float()` is wide again. What `to` makes is
+                # not known.
                 wide = name in _WIDE or (wide and name not in (*_NARROW, "to", "type", "type_as"))
             case ast.Call(func=called) if called is inner:
                 pass

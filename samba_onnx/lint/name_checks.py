@@ -19,6 +19,7 @@ def imports(source: SourceFile, context: LintContext) -> Remarks:
             for name in _imported(node):
                 if message := _unknown(name):
                     yield Remark("unknown-name", node, message)
+                    # One remark per statement, as all its names stand on one line.
                     break
 
 
@@ -33,6 +34,7 @@ def attributes(source: SourceFile, context: LintContext) -> Remarks:
 
 def calls(source: SourceFile, context: LintContext) -> Remarks:
     """Find calls of what can be imported, and does nothing but raise."""
+    # Also by its full name, so that `import sambaflow.samba as samba` is understood.
     for call, _ in source.calls:
         name = source.names.full(call.func)
         reason = missing(name) if name.partition(".")[0] == ROOT else None
@@ -44,7 +46,9 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     """Yield the dotted names that a statement needs to be there."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
+    # Relative imports are of the program's own files.
     elif node.module and not node.level:
+        # A name of the module may itself be a module; the module is asked for as well.
         yield from (f"{node.module}.{alias.name}" for alias in node.names if alias.name != "*")
         yield node.module
 
@@ -57,9 +61,11 @@ def _unknown(name: str) -> str:
     if name.partition(".")[0] != ROOT or missing(name):
         return ""
     parts = name.split(".")
+    # From the longest on, so that the innermost module is asked for the name.
     ends = (end for end in range(len(parts), 0, -1) if ".".join(parts[:end]) in MODULES)
     end = next(ends)  # the package itself is always one
     module = ".".join(parts[:end])
+    # Every module has names like `__file__`.
     if end == len(parts) or parts[end] in known_names()[module] or parts[end].startswith("__"):
         return ""
     return f"`{module}` has no `{parts[end]}`, here or in SambaFlow's documents"

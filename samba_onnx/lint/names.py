@@ -24,12 +24,14 @@ class ImportedNames:
             tree: The file. Imports inside of functions count for the whole of it.
         """
         self._names: dict[str, str] = {}
+        # For the whole file: whoever reads a text cannot tell which function was called first.
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 self._import(node)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 for alias in node.names:
                     self._names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        # After the imports, of which it may be any.
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
                 self._assign(node)
@@ -72,12 +74,15 @@ class ImportedNames:
         """Keep ``import a.b`` as the name ``a``, and ``import a.b as c`` as the name ``c``."""
         for alias in node.names:
             first = alias.name.partition(".")[0]
+            # `import a.b` binds `a`, through which everything below it is reached.
             self._names[alias.asname or first] = alias.name if alias.asname else first
 
     def _assign(self, node: ast.Assign) -> None:
         """Keep ``session = samba.session`` as one more name of it."""
         name = self.full(node.value)
         for target in node.targets:
+            # An imported name keeps its meaning, though a function may assign to a variable of that
+            # name.
             if name and isinstance(target, ast.Name) and target.id not in self._names:
                 self._names[target.id] = name
 
@@ -85,6 +90,7 @@ class ImportedNames:
 def _canonical(name: str) -> str:
     """Return a dotted name with ``samba`` for every package that SambaFlow's API is in."""
     for package in PACKAGES:
+        # The dot matters: `samba_onnx_tools` is another package.
         if name == package or name.startswith(f"{package}."):
             return f"samba{name[len(package) :]}"
     return name

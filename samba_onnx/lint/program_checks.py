@@ -35,6 +35,7 @@ _NORMS: Final = ("torch.nn.BatchNorm1d", "torch.nn.BatchNorm2d", "torch.nn.Batch
 
 def conversion(source: SourceFile, context: LintContext) -> Remarks:
     """Find models that are compiled without having been converted."""
+    # The old driver converts what it is given.
     if context.calls(*CONVERT) or context.calls("samba.utils.common.common_app_driver"):
         return
     for call in (*calls_of(source, COMPILE), *calls_of(source, TRACE)):
@@ -46,10 +47,12 @@ def conversion(source: SourceFile, context: LintContext) -> Remarks:
 
 def optimizers(source: SourceFile, context: LintContext) -> Remarks:
     """Find optimizers that the device has no rule for."""
+    # On the host a program may train with any optimizer.
     if not context.calls(*COMPILE, *TRACE):
         return
     for call, dotted in source.calls:
         home, _, name = dotted.rpartition(".")
+        # Only classes: functions of these modules begin with a small letter.
         if home in OPTIMIZER_HOMES and name[:1].isupper() and name not in _OPTIMIZERS:
             message = f"{quoted(call.func)} has no rule on the device"
             yield Remark("optimizer", call, message)
@@ -70,6 +73,7 @@ def run_arguments(source: SourceFile, context: LintContext) -> Remarks:
     """Find runs that are asked for sections in two ways."""
     for call in calls_of(source, RUN):
         kinds, ids = argument(call, "section_types", 6), argument(call, "section_ids", 5)
+        # Empty lists ask for nothing, as the default does.
         if kinds is not None and ids is not None and literal(kinds) != [] and literal(ids) != []:
             message = f"{quoted(call.func)} is given section_types and section_ids"
             yield Remark("sections-twice", call, message)
@@ -91,6 +95,7 @@ def devices(source: SourceFile, context: LintContext) -> Remarks:
     """Find what is moved to another accelerator."""
     for call, dotted in source.calls:
         match call.func:
+            # With a dotted name it is a function of a module, and no method of a tensor or model.
             case ast.Attribute(attr=name) if name in DEVICES and not dotted:
                 yield Remark("other-device", call, f"{quoted(call)} moves to another device")
                 continue
@@ -101,6 +106,7 @@ def devices(source: SourceFile, context: LintContext) -> Remarks:
 
 def _moves(call: ast.Call, dotted: str) -> bool:
     is_to = isinstance(call.func, ast.Attribute) and call.func.attr == "to"
+    # `to` of anything, as models and tensors have it; other calls only where they are torch's.
     return is_to or dotted.startswith("torch.")
 
 
@@ -110,12 +116,15 @@ def _is_device(word: object) -> bool:
 
 def legacy_names(source: SourceFile, context: LintContext) -> Remarks:
     """Find batch normalisation in programs that keep legacy names."""
+    # Both are needed: names matter where something is compiled, and one call in the program changes
+    # them all.
     if not context.calls(*COMPILE) or context.calls("samba.session.use_legacy_names"):
         return
     for call, dotted in source.calls:
         if dotted in _NORMS:
             message = f"{quoted(call.func)} is compiled with legacy names of operators"
             yield Remark("legacy-names", call, message)
+            # One finding for a file, as one call mends them all.
             return
 
 

@@ -21,6 +21,7 @@ class Severity(enum.Enum):
     @property
     def rank(self) -> int:
         """The place in the order of severities: 0 for errors, larger for what matters less."""
+        # In the order of the definition, which is from worst to least.
         return list(Severity).index(self)
 
 

@@ -20,6 +20,7 @@ def _by_id(*rules: LintRule) -> dict[str, LintRule]:
     """
     table: dict[str, LintRule] = {}
     for rule in rules:
+        # A second rule would win in silence, and comments that switch the first off would mean it.
         if rule.id in table:
             raise InternalError(f"two rules have the id {rule.id!r}")
         table[rule.id] = rule

@@ -37,8 +37,12 @@ class SourceFile:
         """
         self.path = path
         self.tree = _parsed(path, content)
+        # By lines of the bytes: a comment that ignores a rule is ASCII in every encoding that
+        # Python takes.
         self.lines = content.decode("utf-8", "replace").splitlines()
         self.names = ImportedNames(self.tree)
+        # The standard library's tree knows no parents. One pass for the file is cheaper than a
+        # search for each question.
         self._parents = {
             child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)
         }
@@ -48,6 +52,7 @@ class SourceFile:
         self.classes = {
             node.name: node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef)
         }
+        # With their names, for nearly all checks ask for calls by name.
         self.calls: tuple[tuple[ast.Call, str], ...] = tuple(
             (node, self.names.dotted(node.func))
             for node in ast.walk(self.tree)
@@ -90,6 +95,7 @@ class SourceFile:
         """
         inner: ast.AST = node
         for above in self.enclosing(node):
+            # What is defined in a loop is not executed by it.
             if isinstance(above, Function | ast.Lambda | ast.ClassDef):
                 return None
             if isinstance(above, Loop) and _is_repeated(above, inner):
@@ -100,6 +106,8 @@ class SourceFile:
     def is_conditional(self, node: ast.AST) -> bool:
         """Whether a condition inside of the innermost loop or function decides if a node is executed."""
         for above in self.enclosing(node):
+            # Conditions outside of the loop decide whether there are steps at all, and not in
+            # which.
             if isinstance(above, Loop | Function | ast.Lambda):
                 return False
             if isinstance(above, ast.If | ast.IfExp | ast.ExceptHandler | ast.Match):
@@ -120,6 +128,7 @@ def read_source(path: str) -> SourceFile:
         UsageError: It cannot be read, is too large, or is no Python.
     """
     with open_regular(path, what="program", error=UsageError) as file:
+        # One byte more than is allowed tells a larger file without reading it.
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise UsageError(
@@ -152,10 +161,12 @@ def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr
     """
     for keyword in call.keywords:
         if keyword.arg == name:
+            # A keyword counts before a position, which it may follow in any order.
             return keyword.value
     before = call.args[: position + 1] if position is not None else []
     if position is None or len(before) <= position:
         return None
+    # Behind a star, positions are not known.
     return None if any(isinstance(item, ast.Starred) for item in before) else before[position]
 
 
@@ -172,6 +183,7 @@ def literal(node: ast.expr | None) -> object:
         return None
     try:
         return ast.literal_eval(node)
+    # All that literal_eval raises for what is not written out, or too deep.
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 
@@ -182,6 +194,7 @@ def quoted(node: ast.AST) -> str:
 
 
 def _is_repeated(loop: Loop, part: ast.AST) -> bool:
+    # The test of a `while` is asked in every iteration, what a `for` goes through only once.
     return part in loop.body or (isinstance(loop, ast.While) and part is loop.test)
 
 

@@ -58,7 +58,9 @@ def parameter_kinds(source: SourceFile, function: Function) -> dict[str, Holding
         function: The method; its first parameter is the module.
     """
     arguments = function.args
+    # The first parameter is the module.
     named = [*arguments.posonlyargs, *arguments.args][1:]
+    # Defaults belong to the last positional parameters; missing ones are filled in before.
     defaults: Sequence[ast.expr | None] = [
         *([None] * (len(named) - len(arguments.defaults))),
         *arguments.defaults[-len(named) or None :],
@@ -70,6 +72,7 @@ def parameter_kinds(source: SourceFile, function: Function) -> dict[str, Holding
         for item, default in zip([*named, *arguments.kwonlyargs], defaults, strict=True)
     }
     if arguments.vararg is not None:
+        # Whatever is given beyond the parameters of a module is mostly tensors.
         kinds[arguments.vararg.arg] = Holding.CONTAINER
     return kinds
 
@@ -81,10 +84,15 @@ def _parameter_kind(item: ast.arg, default: ast.expr | None, used: frozenset[str
             for part in ast.walk(_unquoted(item.annotation))
             if isinstance(part, ast.Name | ast.Attribute)
         }
+        # By the end of the name, so that SambaTensor, LongTensor and a type of the program's own
+        # count too.
         if not any(word.endswith("Tensor") for word in words):
+            # An annotation without a tensor, as an unknown name, decides nothing if the parameter
+            # is used as one.
             return Holding.OTHER if words & _PLAIN_TYPES or item.arg not in used else Holding.TENSOR
         grouped = words & {"list", "tuple", "dict", "List", "Tuple", "Dict", "Sequence", "Mapping"}
         return Holding.CONTAINER if grouped else Holding.TENSOR
+    # A default of a number, text or flag says that it is no tensor; None says nothing.
     if isinstance(default, ast.Constant) and default.value is not None:
         return Holding.OTHER
     return Holding.TENSOR if item.arg in used else Holding.OTHER
@@ -123,6 +131,8 @@ _TENSOR_METHODS: Final = words(
 def _is_layer(source: SourceFile, called: ast.expr) -> bool:
     if source.names.dotted(called).startswith(("torch.", "samba.")):
         return True
+    # `self.layers[0](x)` is no attribute, and is left out; `self.block.attention(x)` is followed to
+    # its root.
     while isinstance(called, ast.Attribute):
         called = called.value
     return isinstance(called, ast.Name) and called.id == "self"
@@ -140,11 +150,8 @@ class TensorValues:
     ) -> None:
         """Walk the function.
 
-        Args:
-            source: The file.
-            function: The function.
-            parameters: What its parameters hold.
-            attributes: Attributes of ``self`` that are parameters or buffers.
+        ``parameters`` says what its parameters hold; ``attributes`` of ``self`` hold parameters or
+        buffers.
         """
         self._source = source
         self._names = dict(parameters)
@@ -163,6 +170,7 @@ class TensorValues:
     def kinds_of_arguments(self, call: ast.Call, callee: Function) -> dict[str, Holding]:
         """Return what a call gives to the parameters of a function of the same file."""
         names = [item.arg for item in (*callee.args.posonlyargs, *callee.args.args)]
+        # By the usual names, for a static method has neither.
         if isinstance(call.func, ast.Attribute) and names and names[0] in {"self", "cls"}:
             names = names[1:]
         kinds = {
@@ -189,6 +197,7 @@ class TensorValues:
                 self._bind(target, _joined(self._visit(target), self._visit(value)))
             case ast.For(target=target, iter=iterated) | ast.AsyncFor(target=target, iter=iterated):
                 self._loop(target, iterated, node)
+            # A function inside reads the names around it, and is executed while tracing too.
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 self._walk(node.body)
             case _:
@@ -196,10 +205,12 @@ class TensorValues:
 
     def _loop(self, target: ast.expr, iterated: ast.expr, node: ast.For | ast.AsyncFor) -> None:
         kind = self._visit(iterated)
+        # What a container holds is tensors, and so are slices of a tensor.
         inner = Holding.OTHER if kind is Holding.OTHER else Holding.TENSOR
         counted = isinstance(iterated, ast.Call) and _called_name(iterated) == "enumerate"
         for _ in range(2):  # what an iteration leaves in a name, the next one reads
             self._bind(target, inner)
+            # The first of each pair is a number.
             if counted and isinstance(target, ast.Tuple) and target.elts:
                 self._bind(target.elts[0], Holding.OTHER)
             self._walk(node.body)
@@ -212,6 +223,7 @@ class TensorValues:
                 self._statement(part)
             elif isinstance(part, ast.expr):
                 self._visit(part)
+            # Clauses such as those of `with` or `match`, whose expressions lie deeper.
             else:
                 self._parts(part)
 
@@ -223,10 +235,14 @@ class TensorValues:
                 self._bind(inner, Holding.OTHER if kind is Holding.OTHER else Holding.CONTAINER)
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+                # Behind the first value of a function of this file, nothing is known to be a
+                # tensor.
                 first = 1 if self._is_of_this_file(value) else len(targets)
                 for index, item in enumerate(targets):
                     if index >= first:
                         kind = Holding.OTHER
+                    # Values that are written out are told apart; those of a call hold what the call
+                    # holds.
                     own = self.kind(values[index]) if len(values) == len(targets) else None
                     whole = Holding.OTHER if kind is Holding.OTHER else Holding.TENSOR
                     self._bind(item, own if own is not None else whole)
@@ -259,6 +275,7 @@ class TensorValues:
                 return Holding.TENSOR if name in self._attributes else Holding.OTHER
             case ast.Attribute(value=value, attr=name):
                 kind = self._visit(value)
+                # A shape or type of a tensor is the same in every run.
                 return Holding.OTHER if _is_about(name) else kind
             case ast.Subscript(value=value, slice=index):
                 self._visit(index)
@@ -271,6 +288,7 @@ class TensorValues:
                 return kind
             case ast.Compare(left=left, ops=operators, comparators=others):
                 kinds = [self._visit(item) for item in (left, *others)]
+                # `x is None` and `key in dict` do not look at values.
                 by_identity = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
                 if any(isinstance(operator, by_identity) for operator in operators):
                     return Holding.OTHER
@@ -292,6 +310,7 @@ class TensorValues:
                 )
                 for test in clause.ifs:
                     self._visit(test)
+            # Only now, since the parts read the names that the clauses bind.
             self._kinds.update({part: self._kind(part) for part in _expressions(node)})
         elif not isinstance(node, ast.Lambda):
             for part in _expressions(node):
@@ -311,21 +330,25 @@ class TensorValues:
         if isinstance(called, ast.Attribute) and owner is not Holding.OTHER:
             if _is_about(name) or name in {"keys", "index"}:
                 return Holding.OTHER
+            # Any other method of a tensor returns tensors.
             return Holding.CONTAINER if name in _CONTAINER_METHODS else Holding.TENSOR
         dotted = self._source.names.dotted(called)
         if isinstance(called, ast.Name) and not dotted:
             if name in _PLAIN_BUILTINS or not given:
                 return Holding.OTHER
             return Holding.CONTAINER if name in _COLLECTIONS else Holding.TENSOR
+        # Factories like `zeros_like` take a tensor for its shape only.
         if dotted.startswith(("torch.", "samba.")) and (name in _ABOUT or _is_about(name)):
             return Holding.OTHER
         if dotted.startswith("torch.overrides."):
             return Holding.OTHER
+        # Results of unknown functions of tensors are tensors, as those of layers are.
         return Holding.TENSOR if given else Holding.OTHER
 
 
 def _is_about(name: str) -> bool:
     """Whether an attribute, method or function tells of a tensor what is the same in every run."""
+    # All that begins so asks for a property, except `is_nonzero`, which reads the value.
     return name in ABOUT_TENSORS or (name.startswith("is_") and name != "is_nonzero")
 
 

@@ -18,12 +18,9 @@ class TracedFunctions:
     """The traced functions of one file, each with what its expressions hold."""
 
     def __init__(self, source: SourceFile) -> None:
-        """Follow all calls from ``forward``.
-
-        Args:
-            source: The file.
-        """
+        """Follow all calls from ``forward``."""
         self._source = source
+        # A function becomes a forward by assignment, in programs that patch a library's model.
         self._assigned = frozenset(_assigned_forwards(source))
         self._tensors: dict[Function, dict[str, Holding]] = defaultdict(dict)
         self.values: dict[Function, TensorValues] = {}
@@ -33,6 +30,7 @@ class TracedFunctions:
             self.values[function] = TensorValues(
                 source,
                 function,
+                # A forward knows its parameters by their text as well, a helper only by its calls.
                 parameter_kinds(source, function) | self._tensors[function]
                 if self._is_forward(function)
                 else self._tensors[function],
@@ -46,6 +44,7 @@ class TracedFunctions:
         return function in self._assigned or (
             owner is not None
             and function.name == "forward"
+            # A decorator may make another function of it, as `staticmethod` does.
             and not function.decorator_list
             and bool(function.args.args)
         )
@@ -59,10 +58,14 @@ class TracedFunctions:
                 continue
             kinds = self.values[function].kinds_of_arguments(call, callee)
             known = self._tensors[callee]
+            # Looked through again only where something new is known, so that recursive helpers come
+            # to an end.
             if callee not in self.values or any(
                 kind is not Holding.OTHER and known.get(name) is not kind
                 for name, kind in kinds.items()
             ):
+                # Kinds are added and never taken back, for a helper may be called with tensors at
+                # one place only.
                 known.update({n: kind for n, kind in kinds.items() if kind is not Holding.OTHER})
                 changed.append(callee)
         return changed
@@ -72,6 +75,7 @@ class TracedFunctions:
         match call.func:
             case ast.Attribute(value=ast.Name(id="self"), attr=name):
                 owner = self._source.class_of(caller)
+                # The class of the caller: what overrides a method elsewhere is not in the text.
                 return _method(self._source, owner, name) if owner is not None else None
             case ast.Name(id=name):
                 return _function(self._source, name)
@@ -104,11 +108,13 @@ def _assigned_forwards(source: SourceFile) -> Iterator[Function]:
 
 def _method(source: SourceFile, owner: ast.ClassDef, name: str) -> Function | None:
     """Return a method of a class or of its bases in the same file."""
+    # At most as many steps as there are classes, since a text may have bases in a circle.
     for _ in range(len(source.classes)):
         for node in owner.body:
             if isinstance(node, Function) and node.name == name:
                 return node
         bases = [base.id for base in owner.bases if isinstance(base, ast.Name)]
+        # The first base that the file defines; bases from elsewhere cannot be read.
         above = next((source.classes[base] for base in bases if base in source.classes), None)
         if above is None:
             return None
@@ -124,6 +130,7 @@ def _tensor_attributes(source: SourceFile, owner: ast.ClassDef) -> frozenset[str
     names: set[str] = set()
     for node in ast.walk(owner):
         match node:
+            # Other attributes are modules or values of Python, until the text says otherwise.
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)],
                 value=ast.Call(func=function),

@@ -43,6 +43,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Array]:
         ModelLimitError: It is compressed.
         UsageError: There is no ``state_dict`` in it.
     """
+    # By the ending, since a safetensors file has no signature; all other files say what they are.
     if Path(path).suffix.lower() == SUFFIX:
         return read_safetensors(path)
     return read_torch_file(path)
@@ -67,6 +68,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, Array]:
     try:
         # Not the library's reader, which takes all of the file into memory, or opens a path again.
         return {each.name: tensor_array(content, each) for each in _listed(content)}
+    # Whatever a header of other JSON may raise on the way to a tensor.
     except (
         struct.error,
         ValueError,
@@ -88,6 +90,7 @@ def _listed(content: memoryview) -> list[StoredTensor]:
     """
     (length,) = _LENGTH.unpack_from(content)
     start = _LENGTH.size + length
+    # Both before the header is read, as the length comes from the file.
     if length > HEADER_LIMIT or start > len(content):
         raise ValueError(f"a header of {length} bytes in a file of {len(content)}")
     header = json.loads(
@@ -95,9 +98,12 @@ def _listed(content: memoryview) -> list[StoredTensor]:
     )
     header.pop("__metadata__", None)
     tensors = [_entry(name, entry, start) for name, entry in header.items()]
+    # By size as well, so that tensors without elements stand before the one that begins where they
+    # do.
     tensors.sort(key=lambda each: (each.offset, each.bytes))
     position = start
     for tensor in tensors:
+        # Neither holes nor overlaps: the format forbids both, and in them data could hide.
         if tensor.offset != position:
             raise ValueError(f"{tensor.name!r} begins at byte {tensor.offset}, not {position}")
         position += tensor.bytes
@@ -111,8 +117,10 @@ def _entry(name: str, entry: dict[str, Any], start: int) -> StoredTensor:
     if element is None:
         raise ValueError(f"type {entry['dtype']} has no counterpart here")
     shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
+    # The rule for shapes serves places too: whole numbers, none negative, none beyond 64 bits.
     if not (shape_is_fixed(shape) and shape_is_fixed((begin, end)) and begin <= end):
         raise ValueError(f"{name!r}: shape or place is damaged")
+    # In bits, as elements of 4 bits share bytes.
     if math.prod(shape) * element.bits != (end - begin) * 8:
         raise ValueError(
             f"{name!r}: {element.text} {list(shape)} does not take {end - begin} bytes"
@@ -122,6 +130,7 @@ def _entry(name: str, entry: dict[str, Any], start: int) -> StoredTensor:
 
 def _without_repetitions(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
+    # A dict would keep the last of two entries without a word, and other readers the first.
     if len(content) != len(pairs):
         raise ValueError("a name occurs twice in its header")
     return content
@@ -146,9 +155,12 @@ def by_symbol(names: Collection[str], keys: Iterable[str]) -> dict[str, str]:
     for tails in ends.values():
         for root, tail in tails:
             roots[root] = roots.get(root, 0) + (tail in paths)
+    # The root is not known: it is the name of a class. The one under which the most entries are
+    # found is taken for all names, so that no name is split elsewhere by chance.
     best = max(roots, key=lambda root: roots[root], default="")
     entries = {}
     for name, tails in ends.items():
+        # A key that is the symbol itself needs no root.
         entry = name if name in keys else paths.get(dict(tails).get(best, ""))
         if entry is not None:
             entries[name] = entry
@@ -157,6 +169,7 @@ def by_symbol(names: Collection[str], keys: Iterable[str]) -> dict[str, str]:
 
 def _ends(name: str) -> list[tuple[str, str]]:
     """Every way to split a name into a root and a path."""
+    # Every separator may be the one behind the root, because names of modules can have underscores.
     places = [place for place in range(1, len(name) - 2) if name.startswith(SEPARATOR, place)]
     return [(name[:place], name[place + 2 :]) for place in places]
 
@@ -173,6 +186,7 @@ def require_all(path: str, wanted: Iterable[str], present: Collection[str], keys
     Raises:
         UsageError: Some are missing.
     """
+    # Only the first few, for a model has hundreds of weights.
     missing = [name for name in wanted if name not in present]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""

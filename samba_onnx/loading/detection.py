@@ -38,13 +38,17 @@ def describe(head: bytes) -> str | None:
 
 
 def _kind(head: bytes) -> str | None:
+    # First, since a PEF, a checkpoint and a plain archive are told apart by what is inside.
     if head.startswith(b"PK\x03\x04"):
         return _zip_kind(head)
     for offset, magic, text in _MAGIC:
         if head.startswith(magic, offset):
             return text
+    # Length and brace are all that a safetensors file begins with; a model's first byte is another
+    # field.
     if len(head) > 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 32:
         return "a safetensors file, which holds weights without a graph: give the ONNX model"
+    # Protocols 2 to 5, which begin with their number; older ones begin like text.
     if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05":
         return (
             "a Python pickle (an old torch checkpoint?), which is never opened here: "
@@ -54,6 +58,7 @@ def _kind(head: bytes) -> str | None:
 
 
 def _zip_kind(head: bytes) -> str:
+    # The name of the first member stands behind the fixed 30 bytes of its header.
     first = head[30 : 30 + int.from_bytes(head[26:28], "little")]
     if first == b"weights.safetensors":
         return "a PEF: use `samba-port inspect`, `run` or `verify`"
@@ -72,6 +77,7 @@ def _text_kind(head: bytes) -> str | None:
         if error.start < len(head) - 4 or len(head) < HEAD_BYTES:
             return None
         text = head[: error.start].decode("utf-8").lstrip("\ufeff \t\r\n")
+    # Text alone is what a person or a web server wrote; a model has bytes that are not printable.
     if not all(character.isprintable() or character in "\t\r\n\f" for character in text):
         return None
     if text.startswith(("<!DOCTYPE", "<!doctype", "<html", "<HTML")):

@@ -32,8 +32,11 @@ class HeldFile:
 
     def __init__(self, file: BinaryIO) -> None:
         """Keep a duplicate of the descriptor of an open regular file."""
+        # A duplicate, since the caller closes its own file. It is closed with the last tensor that
+        # needs it.
         self.descriptor = os.dup(file.fileno())
         self.size = os.fstat(self.descriptor).st_size
+        # A finaliser runs when the interpreter ends as well, and holds the descriptor alone.
         weakref.finalize(self, os.close, self.descriptor)
 
     def read(self, offset: int, length: int) -> npt.NDArray[np.uint8]:
@@ -88,6 +91,7 @@ class FileTensor(ir.LazyTensor):
     def _read(self) -> ir.TensorProtocol:
         content = self._file.read(self.region.offset, self.region.length)
         shape = self.shape.numpy()
+        # Elements that share bytes stay packed until somebody computes with them.
         if self.dtype.bitwidth < 8:
             return ir.PackedTensor(content, self.dtype, shape=ir.Shape(shape), name=self.name)
         array: npt.NDArray[Any] = content.view(self.dtype.numpy()).reshape(shape)
@@ -128,6 +132,8 @@ class ExternalFiles:
         Raises:
             ModelFileError: A file is shorter than when it was opened.
         """
+        # Sorted: files are opened in the order in which tensors name them, and equal models have
+        # equal records.
         others = sorted(self._held.keys() - {own})
         held = [(name, self._held[own]), *((place, self._held[place]) for place in others)]
         return tuple(OriginalFile(place, file.size, file.sha256()) for place, file in held)
@@ -140,6 +146,7 @@ class ExternalFiles:
                     "its external data cannot be found without the model's folder: give the "
                     "model's path, or load its external data before"
                 )
+            # Strictly inside the folder: a model must not read other files of its user.
             with open_beneath(self._folder, location, what="external data file") as file:
                 file_of_location = self._held[location] = HeldFile(file)
         return file_of_location

@@ -57,6 +57,7 @@ def fix_inputs(model: ir.Model, constants: Mapping[str, Any] | None) -> FixedInp
     Raises:
         UsageError: There is no such input, or a value does not fit it.
     """
+    # Before version 4 initializers had to be declared as inputs, and are no inputs for anybody.
     inputs = {
         value.name: value
         for value in model.graph.inputs
@@ -70,6 +71,8 @@ def fix_inputs(model: ir.Model, constants: Mapping[str, Any] | None) -> FixedInp
             )
     sizes: dict[str, int] = {}
     records = []
+    # In the model's order, and not the user's, so that records do not depend on how options were
+    # given.
     for value in list(inputs.values()):
         name = name_of(value)
         if name in (constants or {}):
@@ -99,8 +102,11 @@ def _fitting(value: ir.Value, given: Any, sizes: dict[str, int]) -> Array:
             value,
             f"is of type {kind or 'unknown'}: only tensors of numbers and truth values can be",
         )
+    # As objects, Python's numbers keep their kind: numpy would make floats of a mixed list, and
+    # truth values of it numbers.
     array = np.asarray(given) if hasattr(given, "dtype") else np.array(given, dtype=object)
     size = array.size * element.numpy.itemsize
+    # Before the conversion, which would make the large array once more.
     if size > MOST_BYTES:
         _refuse(
             value,
@@ -117,6 +123,8 @@ def _of_type(value: ir.Value, array: Array, element: ElementType) -> Array:
         array = array.view(expected)  # .npy has no name for bfloat16 and its like
     if array.dtype == expected:
         return np.ascontiguousarray(array).reshape(array.shape)
+    # Integers of any width may be given, as long as each fits; floats are never converted in
+    # silence.
     integers = array.dtype.kind in _INTEGERS and _is_integer(element)
     if array.dtype != object and not integers:
         _refuse(
@@ -128,6 +136,7 @@ def _of_type(value: ir.Value, array: Array, element: ElementType) -> Array:
 def _converted(value: ir.Value, array: Array, element: ElementType) -> Array:
     """Return Python's numbers in the type of an input, each of which must be one of that type."""
     numbers: list[Any] = array.ravel().tolist()
+    # Python's True is an int as well, and an input of numbers is not meant by it.
     truths = [isinstance(number, bool) for number in numbers]
     if any(isinstance(number, list | tuple) for number in numbers):
         _refuse(value, "is a tensor, the constant has lists of different lengths")
@@ -165,8 +174,10 @@ def _floats(value: ir.Value, numbers: Sequence[Any], element: ElementType) -> Ar
         exact = np.array(numbers, np.float64 if element.floating else np.complex128)
     except OverflowError:
         _refuse(value, too_large)
+    # Overflow is looked for below, in all types alike; numpy warns for some of them only.
     with np.errstate(over="ignore"):
         rounded = exact.astype(element.numpy)
+    # A type without infinity makes NaN of a number that is too large: neither is finite.
     wide = rounded.astype(exact.dtype)
     if not np.array_equal(np.isfinite(wide), np.isfinite(exact)):
         _refuse(value, too_large)
@@ -178,6 +189,7 @@ def _of_shape(value: ir.Value, array: Array, sizes: dict[str, int]) -> Array:
     if value.shape is None:
         return array
     declared = tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
+    # One number may stand for the one element, as exporters give scalars the shape [1].
     if not array.shape and declared and all(size == 1 for size in declared):
         return array.reshape((1,) * len(declared))  # one number for the one element
     text = f"[{', '.join('?' if size is None else str(size) for size in declared)}]"
@@ -187,6 +199,7 @@ def _of_shape(value: ir.Value, array: Array, sizes: dict[str, int]) -> Array:
     ):
         _refuse(value, f"has shape {text}, the constant {list(array.shape)}")
     for size, length in zip(declared, array.shape, strict=True):
+        # Two constants may not give one name two sizes: it is one dimension of the model.
         if isinstance(size, str) and sizes.setdefault(size, length) != length:
             _refuse(
                 value,

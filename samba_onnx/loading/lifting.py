@@ -16,6 +16,7 @@ from samba_onnx.safety.system import read_at
 
 __all__ = ["LIFT_BYTES", "lift_weights"]
 
+# Content of less is cheaper to copy than to describe.
 LIFT_BYTES = 16 << 10
 """Smaller content stays inline."""
 MOST_FIELDS = 4_000_000
@@ -104,10 +105,14 @@ class _Walker:
         chunks: list[_Chunk] = []
         kept = start
         for number, field, begin, stop in self._walk(start, end):
+            # A message that is smaller as a whole can have no weight in it: its bytes are passed on
+            # unread.
             if stop - begin < LIFT_BYTES or number not in children:
                 continue
             inner = self.rewrite(begin, stop, children[number], depth + 1)
             if inner is not None:
+                # Sizes of all messages around a weight change with it, so that their heads are
+                # written anew.
                 size = sum(stop - start for start, stop, _ in inner)
                 head = _literal(_varint(number << 3 | _LENGTH) + _varint(size))
                 chunks += [(kept, field, b""), head, *inner]
@@ -116,6 +121,8 @@ class _Walker:
 
     def _rewrite_tensor(self, start: int, end: int) -> list[_Chunk] | None:
         raw = [entry for entry in self._walk(start, end) if entry[0] in {_RAW_DATA, _EXTERNAL_DATA}]
+        # A tensor with external data, or with two contents, is none that this may make sense of;
+        # the checks refuse it later.
         if len(raw) != 1 or raw[0][0] != _RAW_DATA:
             return None
         _, field, begin, stop = raw[0]
@@ -127,6 +134,7 @@ class _Walker:
             for key, value in pairs.items()
         )
         external += _varint(_DATA_LOCATION << 3 | _VARINT) + _varint(1)
+        # At the end, since fields may come in any order, and the last of two data locations counts.
         return [(start, field, b""), (stop, end, b""), _literal(external)]
 
     def _walk(self, start: int, end: int) -> list[tuple[int, int, int, int]]:
@@ -150,6 +158,8 @@ class _Walker:
                 position += 4 if wire == _FIXED32 else 8
             else:
                 raise InvalidModelError(f"wrong field at byte {field}")
+            # Field numbers begin with 1, and content that reaches beyond its message would be read
+            # as something else.
             if tag < 8 or position > end:
                 raise InvalidModelError(f"wrong or truncated field at byte {field}")
         return fields
@@ -157,10 +167,13 @@ class _Walker:
     def _read_varint(self, position: int, end: int) -> tuple[int, int]:
         """Return the number at an offset, and the offset behind it."""
         local = position - self._window_start
+        # A window, as numbers are read one after the other: a system call for each byte would take
+        # most of the time.
         if not 0 <= local <= len(self._window) - _LONGEST_VARINT:
             self._window = read_at(self._descriptor, _WINDOW, position)
             self._window_start, local = position, 0
         value = shift = 0
+        # A number of more than 10 bytes is none that protobuf writes.
         for byte in self._window[local : local + min(_LONGEST_VARINT, end - position)]:
             position += 1
             value |= (byte & 0x7F) << shift

@@ -45,7 +45,7 @@ class LoadedModel:
     """Makes the model with all of its weights, converted to an operator set that engines run and with
     tensors in the place of maps; None where the model itself is of such a one."""
     notes: tuple[str, ...] = ()
-    """What of the model's interface is another one now, in sentences for people."""
+    """How the model's interface differs from the one in the file, in sentences for people."""
     digests: Callable[[], tuple[OriginalFile, ...]] = tuple
     """Reads the model's file, and the files beside it with its external data, as a whole, and returns their
     names, sizes and SHA-256; nothing for a ``ModelProto``. The files are those that were opened here, also
@@ -126,12 +126,15 @@ def _finish(
         check_model(proto, external_size=files.size)
         summary, runnable = _summary(proto, name), None
         if 0 < default_opset(proto) < OLDEST_OPSET:
+            # The converter makes new nodes, which are checked like the user's own.
             proto = converted(proto)
             check_model(proto, external_size=files.size)
             runnable = functools.partial(_with_weights, proto, files)
         proto, notes = without_zip_maps(proto)
         if notes:
             runnable = functools.partial(_with_weights, proto, files)
+        # What was read from a file belongs to nobody else. A converted model is still needed as it
+        # is, and one from memory is the user's.
         owned = path is not None and runnable is None
         model = ir.from_proto(normalise(proto, owned=owned))
     except ModelError as error:
@@ -141,11 +144,13 @@ def _finish(
         raise InvalidModelError(
             f"{shown}: its graph is malformed ({_innermost(error)})", path=path
         ) from None
+    # onnx_ir would open paths of external data by itself when the content is asked for.
     _map_tensors(model, files)
     if path is None:
         _copy_renamable(model)
     _trim_inputs(model)
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        # Exporters write nodes in any order without a cycle; all passes take them in order.
         graph.sort()
     return LoadedModel(model, path, summary, runnable, notes)
 
@@ -235,9 +240,11 @@ def _trim_inputs(model: ir.Model) -> None:
                 used -= 1
             if used == len(node.inputs):
                 continue
+            # A subgraph states no operator sets of its own.
             version = graph.opset_imports.get(node.domain, model.opset_imports.get(node.domain, 0))
             definition = operator(node.op_type, node.domain, version)
             if definition is not None:
+                # Not below the fewest that the operator takes, which may be left out by name only.
                 node.resize_inputs(max(used, definition.inputs[0]))
 
 

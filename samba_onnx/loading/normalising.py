@@ -39,6 +39,8 @@ def normalise(proto: onnx.ModelProto, *, owned: bool) -> onnx.ModelProto:
         InvalidModelError: A sparse tensor's indices lie outside of it, or a value is a map.
         ModelLimitError: A sparse tensor becomes too large.
     """
+    # A copy only where there is something to change, for it takes the memory of the model once
+    # more.
     if not owned and any(_is_special(graph) for graph in _graphs(proto)):
         original, proto = proto, onnx.ModelProto()
         proto.CopyFrom(original)
@@ -59,6 +61,8 @@ def normalise(proto: onnx.ModelProto, *, owned: bool) -> onnx.ModelProto:
                 attribute.t.CopyFrom(_dense(attribute.sparse_tensor, ""))
                 attribute.ClearField("sparse_tensor")
                 attribute.type = _A.TENSOR
+                # A Constant is the only operator with such an attribute, and has its dense form
+                # under this name.
                 attribute.name = "value"
     return proto
 
@@ -148,6 +152,8 @@ def _dense(sparse: onnx.SparseTensorProto, name: str) -> onnx.TensorProto:
             f"at most {DENSE_BYTES} are safe"
         )
     places = _places(onnx.numpy_helper.to_array(sparse.indices), shape)
+    # Before numpy indexes with them: negative ones would count from the end, and none may write
+    # elsewhere.
     if places.size and (int(places.min()) < 0 or int(places.max()) >= math.prod(shape)):
         raise InvalidModelError(
             f"sparse tensor {printable(sparse.values.name)!r} has an index outside of its shape"
@@ -161,6 +167,8 @@ def _places(indices: npt.NDArray[np.int64], shape: tuple[int, ...]) -> npt.NDArr
     """Return flat positions; -1 stands for one that is out of range."""
     if indices.ndim == 1:
         return indices
+    # Per axis, before they are flattened: an index too large for its axis may be a legal flat
+    # position.
     outside = (indices < 0) | (indices >= np.asarray(shape, np.int64))
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     return np.where(outside.any(axis=1), -1, indices @ np.asarray(strides, np.int64))

@@ -6,6 +6,8 @@ Names are loaded on first use: whoever needs only the records in ``manifest`` pa
 import importlib
 from typing import TYPE_CHECKING, Any
 
+# For type checkers only: at run time `__getattr__` imports what is asked for, and looking into a
+# PEF loads neither numpy nor onnx.
 if TYPE_CHECKING:
     from samba_onnx.pef.layout import stage_member
     from samba_onnx.pef.log import render_log, write_log
@@ -49,5 +51,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     """Import the module that defines ``name``."""
     if name not in _MODULES:
+        # AttributeError and not ImportError, which is what `hasattr` and `from ... import` expect
+        # here.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

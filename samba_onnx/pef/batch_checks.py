@@ -30,6 +30,8 @@ def check_batches(manifest: Manifest) -> None:
     batches: dict[str, int] = {}
     for graph in manifest.graphs:
         names = _check_graph(graph, manifest, symbols, argins)
+        # Every symbol of a graph has the graph's number of mini-batches; symbols between graphs
+        # must agree on it.
         for name in names:
             if batches.setdefault(name, graph.spatial_batches) != graph.spatial_batches:
                 _refuse(f"symbol {name} belongs to graphs of different numbers of mini-batches")
@@ -37,6 +39,8 @@ def check_batches(manifest: Manifest) -> None:
     inner = {name for stage in manifest.stages().values() for name in stage.weights}
     for symbol in manifest.symbols:
         if symbol.batch_shape is not None:
+            # A region that symbols share, a weight, an argin or a stored default has one value, of
+            # which no stage could be shown a mini-batch.
             alone = regions.count(symbol.region) == 1 if symbol.region else True
             fixed = symbol.name in inner or symbol.name in argins or symbol.stored is not None
             _check_symbol(symbol, batches.get(symbol.name, 0), alone=alone and not fixed)
@@ -53,6 +57,7 @@ def _check_graph(
     if graph.spatial_batches:
         if any(isinstance(stage, Fallback) for stage in own):
             _refuse(f"graph {graph.name} is mapped spatially and has a fallback")
+        # What is not cut into mini-batches would be seen whole by each of them.
         for name in graph.inputs:
             if name not in argins and symbols[name].batch_shape is None:
                 _refuse(f"input {name} of the spatially mapped graph {graph.name} is no batch")
@@ -69,6 +74,7 @@ def _check_symbol(symbol: Symbol, batches: int, *, alone: bool) -> None:
             f"symbol {symbol.name} of shape {list(symbol.shape or ())} does not hold {batches} "
             f"mini-batches of {list(shape)}"
         )
+    # Elements that share bytes cannot be cut at every place.
     if element is None or element.packs or not alone:
         _refuse(f"symbol {symbol.name} can hold no mini-batches")
 

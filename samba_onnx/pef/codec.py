@@ -31,6 +31,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
         InternalError: A field holds a value of another type, or one that JSON cannot express.
     """
     try:
+        # There and back: a manifest that holds an int where a float belongs would be written as `1`
+        # and refused when it is read.
         return _dump(to_tree(from_tree(Manifest, to_tree(manifest), whole=True)))
     except (MismatchError, TypeError, ValueError, OverflowError) as error:
         raise InternalError(f"the manifest cannot be written: {error}") from None
@@ -50,6 +52,7 @@ def decode_manifest(text: bytes) -> Manifest:
         PefFormatError: The text is not the canonical JSON of a manifest: not JSON, a field is
             missing, unknown or of the wrong type, keys out of order, white space.
     """
+    # Before parsing, which takes many times the text's memory.
     if len(text) > MANIFEST_LIMIT:
         raise PefFormatError(f"the manifest has {len(text)} bytes, more than {MANIFEST_LIMIT}")
     try:
@@ -58,6 +61,8 @@ def decode_manifest(text: bytes) -> Manifest:
         raise PefFormatError(f"the manifest is malformed: {error}") from None
     except RecursionError:
         raise PefFormatError("the manifest is malformed: it is nested too deeply") from None
+    # Before the fields are compared: a newer manifest would be refused as malformed, and the user
+    # not be told to update.
     _refuse_newer(tree)
     try:
         manifest: Manifest = from_tree(Manifest, tree)
@@ -66,6 +71,8 @@ def decode_manifest(text: bytes) -> Manifest:
         raise PefFormatError(f"the manifest is malformed: {error}") from None
     if manifest.format_version != FORMAT_VERSION:
         raise version_error(manifest.format_version)
+    # Two texts for one manifest would make two files of one PEF, and an attacker could change white
+    # space.
     if canonical != text:
         raise PefFormatError("the manifest is not in canonical form")
     return manifest
@@ -83,6 +90,7 @@ def version_error(version: int) -> PefFormatError | PefVersionError:
 
 def _dump(tree: Any) -> bytes:
     """Return sorted, compact JSON."""
+    # NaN and infinity are no JSON.
     text = json.dumps(
         tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -92,5 +100,6 @@ def _dump(tree: Any) -> bytes:
 def _refuse_newer(tree: Any) -> None:
     """Raise the version error for a manifest that may look different because it is newer."""
     version = tree.get("format_version") if isinstance(tree, dict) else None
+    # `type` instead of isinstance, for which True is a number.
     if type(version) is int and version > FORMAT_VERSION:
         raise version_error(version)

@@ -60,6 +60,7 @@ def check_manifest(manifest: Manifest) -> None:
         PefFormatError: Two records contradict each other, a name is missing or used twice, or a
             figure is impossible.
     """
+    # An index first: all later checks may then take names to be unique and to lead somewhere.
     index = _index(manifest)
     _check_target(manifest.target)
     _check_host(manifest.host)
@@ -86,6 +87,7 @@ def check_manifest(manifest: Manifest) -> None:
     check_batches(manifest)
     _check_reference(manifest, index)
     _check_figures(manifest)
+    # Last, since a layout is computed for tensors whose types and sizes were checked above.
     weights_layout(manifest)
 
 
@@ -103,6 +105,8 @@ def weights_layout(manifest: Manifest) -> TensorLayout:
     first: dict[tuple[int, int, str], Symbol] = {}
     for symbol in manifest.symbols:
         if symbol.stored is not None:
+            # Tensors without elements take no room, so that several have the same range; their
+            # names keep them apart.
             empty = symbol.name if symbol.stored.bytes == 0 else ""
             first.setdefault((symbol.stored.offset, symbol.stored.bytes, empty), symbol)
     tensors = [first[place] for place in sorted(first)]
@@ -112,6 +116,8 @@ def weights_layout(manifest: Manifest) -> TensorLayout:
         _refuse(str(error))
     laid = {tensor.name: tensor.stored for tensor in layout.tensors}
     for symbol in tensors:
+        # A layout follows from names, types and shapes alone. Comparing with it refuses overlaps,
+        # holes and any other order in one go.
         if laid[symbol.name] != symbol.stored:
             _refuse(f"weight {symbol.name} is not stored where the layout puts it")
     return layout
@@ -123,6 +129,7 @@ def _refuse(problem: str) -> NoReturn:
 
 
 def _unique(what: str, names: Iterable[object]) -> None:
+    # Counted in one pass: of a Split there may be ten thousand outputs.
     for name, count in Counter(names).items():
         if count > 1 or name == "":
             _refuse(f"{what} {name!r} " + ("has no name" if name == "" else "occurs twice"))
@@ -138,6 +145,7 @@ def _known(
 
 def _not_negative(what: str, **figures: float) -> None:
     for name, figure in figures.items():
+        # NaN is the codec's to refuse.
         if figure < 0:
             _refuse(f"{what} has {name} {figure}")
 
@@ -192,6 +200,7 @@ def _fixed_shape(symbol: Symbol) -> tuple[int, ...]:
 
 def _expected_bytes(symbol: Symbol) -> int | None:
     element = tensor_element(symbol.type)
+    # Dynamic sizes and types without elements have no bytes to check.
     if element is None or symbol.shape is None or not shape_is_fixed(symbol.shape):
         return None
     return packed_bytes(element, _fixed_shape(symbol))
@@ -202,6 +211,7 @@ def _check_symbol(symbol: Symbol, index: _Index) -> None:
     problem = type_problem(symbol.type)
     if problem:
         _refuse(f"{name}: {problem}")
+    # A dimension beyond int64 is none that ONNX can express.
     if any(isinstance(d, int) and not 0 <= d < 2**63 for d in symbol.shape or ()):
         _refuse(f"{name} has an impossible dimension")
     expected = _expected_bytes(symbol)
@@ -210,8 +220,10 @@ def _check_symbol(symbol: Symbol, index: _Index) -> None:
     if symbol.region:
         _known("symbol", symbol.name, "region", (symbol.region,), index.regions)
         room = index.regions[symbol.region].bytes
+        # A region without a size that is known could not be reserved.
         if expected is None or expected > room:
             _refuse(f"{name} of {expected} bytes does not fit its region of {room} bytes")
+    # The file holds the value whole, also where each RDU gets a shard.
     whole = _expected_bytes(symbol.whole())
     if symbol.stored and symbol.stored.bytes != whole:
         _refuse(f"{name} of {whole} bytes is stored in {symbol.stored.bytes}")
@@ -239,9 +251,11 @@ def _check_stage(stage: Section | Fallback, index: _Index) -> None:
     names = (*stage.inputs, *stage.outputs, *stage.weights)
     _known(what, stage.name, "symbol", names, index.symbols)
     name = f"{what} {stage.name}"
+    # Inputs and weights are told apart by name in the stage's model.
     _unique(f"input or weight of {name}", (*stage.inputs, *stage.weights))
     _unique(f"output of {name}", stage.outputs)
     _not_negative(name, id=stage.id)
+    # The name of a member follows from the stage, so that no two stages can claim one.
     if stage.member != stage_member(stage):
         _refuse(f"{name} is in {stage.member}, not in {stage_member(stage)}")
     for operator, count in stage.operators.items():
@@ -265,6 +279,7 @@ def _filled_residents(
 ) -> frozenset[str]:
     """Return the residents that have a value before the first run, or are given one on request."""
     loaded = {
+        # By region, since a symbol that shares the region of a loaded one has a value as well.
         index.symbols[move.symbol].region
         for graph in manifest.graphs
         for move in graph.load_transfers
@@ -283,6 +298,7 @@ def _check_argins(manifest: Manifest, index: _Index) -> None:
         _known("argin", argin.name, "graph input", (argin.name,), inputs)
         _known("argin", argin.name, "stage", argin.stages, index.stages)
         symbol = index.symbols[argin.name]
+        # A register holds one number: no shape, and no type but a plain element.
         if argin.type != symbol.type or tensor_element(argin.type) is None or symbol.shape != ():
             _refuse(f"argin {argin.name} is {argin.type}, its symbol is no such scalar")
 
@@ -304,6 +320,7 @@ def _check_reference(manifest: Manifest, index: _Index) -> None:
     _not_negative("the reference sample", rtol=sample.rtol, atol=sample.atol, depth=sample.depth)
     for name in sample.wide:
         element = tensor_element(index.symbols[name].type)
+        # float32 has no place for an imaginary part.
         if element is None or element.name.startswith("complex"):
             _refuse(f"the reference sample has {name} in float32, which is no real number")
     if not 1 <= sample.runs <= _MOST_RUNS:
@@ -314,6 +331,7 @@ def _check_model_names(graph: Graph) -> None:
     """Check that the model's names of inputs and outputs tell these apart."""
     ports = {*graph.inputs, *graph.outputs}
     _known("graph", graph.name, "renamed symbol", graph.model_names, ports)
+    # An output may be returned twice under one name, an input may not be given twice.
     for what, names in (("input", graph.inputs), ("output", dict.fromkeys(graph.outputs))):
         _unique(f"{what} of the model of graph {graph.name}", map(graph.model_name, names))
 
@@ -321,6 +339,7 @@ def _check_model_names(graph: Graph) -> None:
 def _check_figures(manifest: Manifest) -> None:
     graphs = {graph.name for graph in manifest.graphs}
     _not_negative("the source model", nodes=manifest.source.nodes)
+    # The model's own file comes first, and may have any name.
     beside = manifest.source.files[1:]
     _unique("file beside the source model", (file.name for file in beside))
     for file in manifest.source.files:

@@ -65,6 +65,8 @@ def from_tree(kind: Any, tree: Any, *, whole: bool = False) -> Any:
     Raises:
         MismatchError: A value is of another type, missing, unknown, infinite or not a number.
     """
+    # Decoders are made once per type and kept: of a manifest with many symbols, asking the
+    # annotations each time would take most of the time.
     return _decoder(kind, whole)(tree)
 
 
@@ -79,9 +81,11 @@ def to_tree(value: Any) -> Any:
     kind: Any = type(value)
     names = _fields(kind)
     if names is None:
+        # Plain values of JSON; what is none is noticed when the text is written.
         return value
     tree = {name: to_tree(getattr(value, name)) for name in names}
     for name in _may_be_missing(kind):
+        # Empty and missing mean the same, and only one of them may be written.
         if not tree[name]:
             del tree[name]
     return tree
@@ -115,6 +119,7 @@ def _decoder(kind: Any, whole: bool) -> Decoder:
         return _union(arguments, whole)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return _member(kind)
+    # Fractions alone may be written as whole numbers, if the caller says so.
     return _fraction(whole) if kind is float else _exact(frozenset({kind}))
 
 
@@ -122,15 +127,20 @@ def _record(kind: Any, whole: bool) -> Decoder:
     hints = typing.get_type_hints(kind)
     decoders = {name: _decoder(hints[name], whole) for name in _fields(kind) or ()}
     may_be_missing = _may_be_missing(kind)
+    # An empty field that is there would be a second text of the same record.
     decoders |= {name: _not_empty(decoders[name]) for name in may_be_missing}
 
     def decode(tree: Any) -> Any:
+        # `type` and not isinstance: subclasses do not come from JSON, and bool is one of int.
         if type(tree) is not dict:
             raise _unexpected(tree, dict)
         missing = decoders.keys() - tree.keys()
+        # One comparison of sizes finds unknown fields, without a set for every record.
         if missing - may_be_missing or len(tree) + len(missing) != len(decoders):
             raise _other_fields(tree, decoders, may_be_missing)
         values: dict[str, Any] = {}
+        # The loop's variable outlives the loop, so that an error knows the field without a try for
+        # each.
         name = ""
         try:
             for name, decoder in decoders.items():
@@ -192,6 +202,8 @@ def _object(decoder: Decoder) -> Decoder:
 def _union(arguments: tuple[Any, ...], whole: bool) -> Decoder:
     if all(argument in _NAMES and argument is not float for argument in arguments):
         return _exact(frozenset(arguments))
+    # A union is of plain types, or of one record and None; more could not be told apart without
+    # guessing.
     (inner,) = (argument for argument in arguments if argument is not types.NoneType)
     decoder = _decoder(inner, whole)
     return lambda tree: None if tree is None else decoder(tree)
@@ -216,6 +228,7 @@ def _fraction(whole: bool) -> Decoder:
             tree = float(tree)
         if type(tree) is not float:
             raise _unexpected(tree, float)
+        # Python's JSON reads NaN and Infinity, although JSON has neither.
         if not math.isfinite(tree):
             raise MismatchError("expected a finite number")
         return tree
@@ -243,5 +256,6 @@ def _other_fields(
     missing = [name for name in decoders if name not in tree and name not in may_be_missing]
     if missing:
         return MismatchError(f"field {missing[0]!r} is missing")
+    # Cut, for a hostile file may have a field with a name of many MB.
     unknown = next(name for name in tree if name not in decoders)
     return MismatchError(f"field {str(unknown)[:100]!r} is unknown")

@@ -45,6 +45,7 @@ def read_envelope(descriptor: int, size: int) -> Envelope:
     """
     seal, tail = _read_tail(descriptor, size)
     offset, directory_bytes = archive.find_directory(tail, size)
+    # Bounds of what is read into memory come before it is read.
     if directory_bytes > DIRECTORY_LIMIT:
         raise PefFormatError(f"the archive's directory has {directory_bytes} bytes: too many")
     directory = _read(descriptor, offset, directory_bytes)
@@ -52,13 +53,18 @@ def read_envelope(descriptor: int, size: int) -> Envelope:
     slots = archive.place((listing.name, listing.bytes) for listing in listings)
     _check_manifest_slot(slots, offset)
     manifest = _read(descriptor, slots[-1].offset, slots[-1].bytes)
+    # The seal is compared before anything in the manifest is believed.
     if archive.seal_of(manifest, directory) != seal:
         raise PefChecksumError("the seal does not fit: the manifest or the directory was changed")
+    # Reasons that have names come before the comparison with the canonical form, which refuses all
+    # the same but cannot say why.
     _check_listings(listings)
     crcs = tuple(listing.crc for listing in listings)
     _check_canonical(slots, crcs, directory, tail, size)
     for slot, crc in zip(slots, crcs, strict=True):
         header = archive.local_header(slot, crc)
+        # Local headers repeat the directory, and programs that read a zip as a stream believe them:
+        # both must agree.
         if _read(descriptor, slot.header_offset, len(header)) != header:
             raise PefFormatError(f"the header of member {printable(slot.name)} is damaged")
     if zlib.crc32(manifest) != crcs[-1]:
@@ -70,6 +76,7 @@ def _read(descriptor: int, offset: int, length: int) -> bytes:
     """Read exactly this range; lengths are bounded by the caller."""
     pieces: list[bytes] = []
     while length > 0:
+        # The system may return less than was asked for, at most about 2 GB in one go.
         piece = read_at(descriptor, length, offset)
         if not piece:
             raise PefFormatError("the file became shorter while it was read")
@@ -87,10 +94,12 @@ def _read_tail(descriptor: int, size: int) -> tuple[bytes, bytes]:
         raise PefFormatError("it does not begin as a PEF does")
     tail = _read(descriptor, max(0, size - archive.TAIL), min(size, archive.TAIL))
     last = None
+    # The last one, since an older PEF inside of a member could hold a seal, too.
     for match in archive.SEAL_PATTERN.finditer(tail):
         last = match
     if last is None:
         raise PefFormatError("it is no PEF but another zip file, or its end is missing")
+    # Before the form is looked at, which another version may have changed.
     if int(last.group(1)) != FORMAT_VERSION:
         raise version_error(int(last.group(1)))
     if last.end() != len(tail):
@@ -101,6 +110,7 @@ def _read_tail(descriptor: int, size: int) -> tuple[bytes, bytes]:
 def _check_manifest_slot(slots: Sequence[archive.MemberSlot], directory_offset: int) -> None:
     if not slots or slots[-1].name != MANIFEST_MEMBER:
         raise PefFormatError(f"the last member is not {MANIFEST_MEMBER}")
+    # Nothing may lie between, where no digest would cover it.
     if slots[-1].end != directory_offset:
         raise PefFormatError("the members do not fill the file up to its directory")
     if slots[-1].bytes > MANIFEST_LIMIT:
@@ -113,6 +123,7 @@ def _check_listings(listings: Sequence[archive.Listing]) -> None:
         if count > 1:
             raise PefFormatError(f"member {printable(name)} occurs {count} times")
     for listing in listings:
+        # Nothing is ever extracted here, but other programs would extract it.
         if listing.name.startswith("/") or ".." in listing.name or "\\" in listing.name:
             raise PefFormatError(f"the path of member {printable(listing.name)} leads outside")
         if not listing.stored:

@@ -1,4 +1,4 @@
-"""What of the exchanges between RDUs goes on beside the sections around them: the one rule of plans and fits.
+"""How much of an exchange between RDUs is hidden behind the sections around it: the one rule of plans and fits.
 
 An exchange streams what the section before it computes, so that a part of it goes on beside that section. What is
 left goes on beside the section behind it, as far as that one reads the values in the order in which they arrive. A
@@ -15,7 +15,7 @@ __all__ = ["Busy", "Streaming", "hidden_seconds"]
 
 @dataclass(frozen=True)
 class Streaming:
-    """What of a section goes on while the exchange just before it still brings rows."""
+    """What a section can compute while the exchange just before it still brings rows."""
 
     seconds: float
     """The time of the operators that take rows in their order, and of those that do not read them."""
@@ -25,12 +25,12 @@ class Streaming:
 
 @dataclass(frozen=True)
 class Busy:
-    """A section, as far as exchanges next to it ask."""
+    """What the rule for exchanges asks of a section next to one."""
 
     seconds: float
-    """Its time without launch and fill."""
+    """Seconds of the section without launch and fill."""
     streaming: Streaming | None = None
-    """What of that goes on beside the exchange before it; None for nothing."""
+    """How much of that time can pass during the exchange before it; None for nothing."""
 
 
 def hidden_seconds(order: Sequence[Busy | float | None]) -> list[float]:
@@ -46,21 +46,27 @@ def hidden_seconds(order: Sequence[Busy | float | None]) -> list[float]:
     hidden: list[float] = []
     sent: list[float] = []
     waiting: list[int] = []
+    # Seconds of the section just before that can still hide an exchange; each of them hides one
+    # only.
     free = 0.0
     for one in order:
         if one is None:
+            # A fallback waits for the values: nothing streams past it.
             free, waiting = 0.0, []
         elif isinstance(one, Busy):
             free = one.seconds
             streams = 0.0 if one.streaming is None else min(one.streaming.seconds, free)
             for exchange in waiting:
                 both = min(sent[exchange] - hidden[exchange], streams)
+                # The first tile must have arrived before anything begins, and takes its share of
+                # the time.
                 behind = 0.0 if one.streaming is None else both * (1 - 1 / one.streaming.tiles)
                 hidden[exchange] += behind
                 free, streams = free - behind, streams - both
             waiting = []
         else:
             beside = min(max(one, 0.0), free)
+            # What the section before it took is no longer there for the exchanges behind.
             free -= beside
             waiting.append(len(hidden))
             hidden.append(beside)

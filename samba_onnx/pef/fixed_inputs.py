@@ -43,6 +43,7 @@ class FixedInput:
             kind: ONNX's text form of its type.
             array: Its value, of numpy's type for that.
         """
+        # The file is little endian on every machine.
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         content = base64.b64encode(little.tobytes()).decode("ascii")
         return cls(name, kind, tuple(array.shape), content)
@@ -55,9 +56,11 @@ class FixedInput:
         if any(size < 0 for size in self.shape):
             return f"has shape {list(self.shape)}"
         try:
+            # `validate`, as base64 otherwise skips characters, and one content had many texts.
             size = len(base64.b64decode(self.content.encode("ascii"), validate=True))
         except (binascii.Error, UnicodeEncodeError):
             return "has content that is no base64"
+        # In numpy each element of fewer than 8 bits takes a byte of its own.
         expected = math.prod(self.shape) * max(element.bits // 8, 1)
         if size != expected or size > MOST_BYTES:
             return f"has {size} bytes of content in place of {min(expected, MOST_BYTES)}"
@@ -70,6 +73,8 @@ class FixedInput:
         element = tensor_element(self.type)
         assert element is not None  # was checked when the PEF was opened
         little = element.numpy.newbyteorder("<")
+        # frombuffer is read-only over the text's bytes; astype makes the copy that a caller may
+        # keep.
         content = np.frombuffer(base64.b64decode(self.content), little)
         return content.astype(element.numpy).reshape(self.shape)
 

@@ -68,13 +68,18 @@ def gradient_buckets(manifest: Manifest, graph: Graph) -> tuple[GradientBucket, 
     current: dict[str, tuple[list[str], int]] = {}
     for name, call in _written(manifest, graph, symbols):
         symbol = symbols[name]
+        # A size beyond the limit stands for "no bucket yet", so that the first gradient opens one.
         names, size = current.get(symbol.type, ([], BUCKET_BYTES + 1))
+        # A gradient larger than a bucket gets one of its own.
         if size + (symbol.bytes or 0) > BUCKET_BYTES:
             names, size = [], 0
             buckets.append((names, call))
         names.append(name)
         current[symbol.type] = names, size + (symbol.bytes or 0)
+        # A bucket can be reduced once its last gradient is there, which may be calls later.
         buckets = [(other, call if other is names else last) for other, last in buckets]
+    # Types fill buckets side by side, so that these are not complete in the order in which they
+    # began.
     ordered = sorted(buckets, key=lambda bucket: bucket[1])
     return tuple(GradientBucket(i, tuple(names), call) for i, (names, call) in enumerate(ordered))
 
@@ -83,6 +88,7 @@ def _written(
     manifest: Manifest, graph: Graph, symbols: dict[str, Symbol]
 ) -> Iterator[tuple[str, int]]:
     """Yield the gradients of weights with the last call that writes each, in the order of calls."""
+    # Gradients that share a region are one, and are reduced once.
     regions: dict[str, str] = {}
     for symbol in manifest.symbols:
         gradient = symbols.get(gradient_name(symbol.name))
@@ -96,6 +102,8 @@ def _written(
         for output in stage.outputs if stage.type is SectionType.BCKWD else ():
             name = regions.get(symbols[output].region)
             if name is not None:
+                # Taken out first, as dict keeps the place of a key that is there: the order is that
+                # of last writes.
                 last.pop(name, None)
                 last[name] = call.id
     yield from last.items()
@@ -167,6 +175,7 @@ def ring_transfer(
         target: The device's figures.
     """
     items = sum(sizes) // item_bytes
+    # Rounded up to whole numbers: chunks are added element by element.
     chunk = -(-items // replicas) * item_bytes
     steps = 2 * (replicas - 1)
     return Transfer(

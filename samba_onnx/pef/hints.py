@@ -19,6 +19,7 @@ def write_hints(hints: Mapping[str, Any]) -> dict[str, str]:
     Returns:
         Nothing without hints.
     """
+    # Hints may be any objects of Python; as text they can at least be read.
     return {HINTS_KEY: json.dumps(dict(hints), default=str)} if hints else {}
 
 
@@ -28,12 +29,14 @@ def describe_hints(metadata: Mapping[str, str]) -> tuple[str, ...]:
     Args:
         metadata: The PEF's; a text under the key that is not ours is left out.
     """
+    # The user may have written the key as well, or edited it.
     try:
         hints = json.loads(metadata.get(HINTS_KEY, "{}"))
     except ValueError:
         return ()
     if not isinstance(hints, dict) or not hints:
         return ()
+    # A flag reads as its name.
     listed = ", ".join(
         name if value is True else f"{name}={json.dumps(value)}" for name, value in hints.items()
     )

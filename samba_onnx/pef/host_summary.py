@@ -23,9 +23,9 @@ class HostSummary:
     copy_bytes_per_second: float
     """Read and written by operators that only move elements."""
     node_seconds: float
-    """Taken by a node however little it has to do."""
+    """Seconds that a node takes however little it has to do."""
     call_seconds: float
-    """Taken by the start of a fallback."""
+    """Seconds that the start of a fallback takes."""
     assumptions: tuple[Assumption, ...] = ()
     """Figures that nobody measured on this host."""
 

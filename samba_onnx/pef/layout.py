@@ -30,6 +30,7 @@ members are hashed whenever a PEF is loaded, and a file with holes costs its mak
 
 def stage_member(stage: Section | Fallback) -> str:
     """Return the name of the member that holds a stage's ONNX model: ``stages/007_cpu.onnx``."""
+    # Three digits put the members in order for people; more stages make longer names.
     kind = "cpu" if isinstance(stage, Fallback) else stage.type.value
     return f"stages/{stage.id:03d}_{kind}.onnx"
 
@@ -38,6 +39,8 @@ def member_names(manifest: Manifest) -> tuple[str, ...]:
     """Return every member but the manifest itself, in the order of the file."""
     stages = sorted(manifest.stages().items())
     reference = (REFERENCE_MEMBER,) if manifest.reference is not None else ()
+    # Weights come first and the manifest last: the manifest has the digests of all others, and the
+    # weights' offset does not depend on how many stages there are.
     return (WEIGHTS_MEMBER, *reference, *(stage_member(stage) for _, stage in stages))
 
 
@@ -52,6 +55,7 @@ def check_sizes(sizes: Iterable[tuple[str, int]]) -> None:
     """
     total = {"the stages": 0, "the reference sample": 0}
     for name, size in sizes:
+        # Weights may be of any size, since they are mapped and not read.
         if name != WEIGHTS_MEMBER:
             total["the reference sample" if name == REFERENCE_MEMBER else "the stages"] += size
     for what, size in total.items():

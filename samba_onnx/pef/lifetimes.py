@@ -38,7 +38,7 @@ _ORDER = (
     SymbolKind.CONSTANT,
     SymbolKind.ACTIVATION,
 )
-"""Of symbols that share a region, the first of these kinds is what the region is called."""
+"""The order in which kinds of symbols give their name to a region that several of them share."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,15 @@ def timeline(lifetimes: Sequence[Lifetime], calls: int) -> tuple[Occupancy, ...]
     for lifetime in lifetimes:
         key = lifetime.region.tier, lifetime.kind
         begins.setdefault(lifetime.first, Counter())[key] += lifetime.region.bytes
+        # One behind the last call, which still needs it.
         ends.setdefault(lifetime.last + 1, Counter())[key] += lifetime.region.bytes
     now: Counter[tuple[str, SymbolKind]] = Counter()
     entries = []
+    # A schedule without calls holds its residents all the same.
     for call in range(max(calls, 1)):
         now.update(begins.get(call, {}))
         now.subtract(ends.get(call, {}))
+        # A Counter keeps keys whose count fell to zero.
         entries.append({key: size for key, size in now.items() if size})
     return tuple(entries)
 
@@ -150,6 +153,7 @@ def moved_bytes_by_tier(manifest: Manifest, graph: Graph) -> tuple[Mapping[str, 
             if (
                 symbol
                 and symbol.region
+                # In spatial mapping what is no batch stays on the chip for the whole run.
                 and (not graph.spatial_batches or symbol.batch_shape is not None)
             ):
                 region = regions[symbol.region]
@@ -178,8 +182,11 @@ class _Spans:
                 if on_rdu:
                     self._rdu_reads.setdefault(name, []).append(call)
                 else:
+                    # The first fallback is enough: it copies the value to the host, where later
+                    # ones find it.
                     self._host_reads.setdefault(name, call)
         others = [other for other in manifest.graphs if other is not graph]
+        # Graphs of one PEF share device memory, so that a value may wait for a run of another one.
         self._elsewhere = {
             name
             for other in others
@@ -201,6 +208,7 @@ class _Spans:
         """
         names = [symbol.name for symbol in symbols]
         reads = any(name in self._rdu_reads or name in self._host_reads for name in names)
+        # Read and never written here: it was there before the run.
         unwritten = reads and not any(name in self._writers for name in names)
         if unwritten or not self._kept.isdisjoint(names):
             return 0, self._end, True
@@ -210,6 +218,7 @@ class _Spans:
         if self._graph.spatial_batches:
             return 0, self._end, False
         last = max(last for _, last in spans)
+        # Another graph reads it later, so that it must outlive this run.
         lasting = not self._elsewhere.isdisjoint(names)
         return min(first for first, _ in spans), self._end if lasting else last, False
 
@@ -217,6 +226,7 @@ class _Spans:
         written, on_rdu = self._writers[name]
         reads = self._rdu_reads.get(name, [])
         if not on_rdu:
+            # A fallback's result is copied just before the first section that reads it.
             return min(reads, default=written), max(reads, default=written)
         last = max([written, *reads, self._host_reads.get(name, written)])
         return written, self._end if name in self._graph.outputs else last

@@ -31,6 +31,7 @@ def write_log(pef: str | os.PathLike[str], manifest: Manifest) -> Path:
         OutputError: It cannot be written.
     """
     path = Path(f"{os.fspath(pef)}.log")
+    # Atomic like the PEF itself: whoever watches the folder never sees half a text.
     with atomic_output(path) as file:
         file.write(render_log(manifest).encode())
     return path
@@ -58,6 +59,8 @@ def _stage_lines(stage: Section | Fallback) -> Iterator[str]:
     what = "fallback" if isinstance(stage, Fallback) else "section"
     name = printable(stage.name)
     yield f"  {what} {stage.id}  type {stage.type.value}  name {name}  {stage.nodes} nodes"
+    # Sorted, so that the text depends on the manifest alone, and two of them can be compared by
+    # lines.
     operators = (f"{count} {printable(op)}" for op, count in sorted(stage.operators.items()))
     yield "    operators  " + ", ".join(operators)
     if isinstance(stage, Section):

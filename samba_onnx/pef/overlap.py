@@ -63,6 +63,7 @@ class Timeline:
         """Return the seconds in which one of some resources, or several of them, are busy."""
         own = sorted((t.begin, t.end) for t in self.tasks if t.resource in resources)
         total = reached = 0.0
+        # Tasks are sorted by their begin: `reached` is the end of what was counted already.
         for begin, end in own:
             total += max(end - max(begin, reached), 0.0)
             reached = max(reached, end)
@@ -72,6 +73,7 @@ class Timeline:
         """Return by how much each call, with its copies, makes the run longer; all add up to the end."""
         reached, seconds = 0.0, dict.fromkeys((task.call for task in self.tasks), 0.0)
         for task in self.tasks:
+            # A call that ends earlier than those before it makes the run no longer.
             seconds[task.call] += max(task.end - reached, 0.0)
             reached = max(reached, task.end)
         return seconds
@@ -94,6 +96,7 @@ def timeline(
         on_rdu: Seconds of each call of a section, by its id.
     """
     run = _Run(target, places)
+    # Without calls all copies are inputs that become outputs.
     for copy in () if graph.calls else graph.run_transfers:
         run.copy(0, copy)
     for call, before, after in _turns(graph, stages):
@@ -118,16 +121,20 @@ def _turns(
     back: dict[int, list[Transfer]] = defaultdict(list)
     called = {call.id: stages[call.stage] for call in graph.calls}
     for copy in graph.run_transfers if graph.calls else ():
+        # Copies without a call are made before the run's first one.
         turn = graph.calls[0].id if copy.call is None else copy.call
         if copy.cause is Cause.OUTPUT:
             written[turn].append(copy)
         elif isinstance(called[turn], Fallback) and copy.direction is Direction.HOST_TO_RDU:
             back[turn].append(copy)
+        # Exchanges between RDUs are part of the sections' time, and take neither direction of the
+        # host's link.
         elif copy.cause is not Cause.COLLECTIVE:
             before[turn].append(copy)
     outputs: list[Transfer] = []
     for place, call in enumerate(graph.calls):
         is_last = place == len(graph.calls) - 1
+        # Behind the last call there is no section beside which its outputs could be copied.
         after = [*back[call.id], *(written[call.id] if is_last else ())]
         yield call, [*before[call.id], *outputs], after
         outputs = written[call.id]
@@ -151,9 +158,12 @@ class _Run:
     def section(self, call: int, stage: Section, seconds: float) -> None:
         """Issue the call of a section."""
         regions = [self._place(name) for name in stage.outputs]
+        # What was never written was there before the run.
         ready = [self.on_rdu.get(name, 0.0) for name in stage.inputs]
+        # A section must not overwrite a place from which a copy to the host still reads.
         ready += [self.copied.get(region, 0.0) for region in regions]
         end = self._issue(Resource.RDU, call, "", ready, seconds)
+        # Weights count as well: the next copy into their region has to wait.
         for name in (*stage.inputs, *stage.weights, *stage.outputs):
             self.used[self._place(name)] = end
         self.on_rdu.update(dict.fromkeys(stage.outputs, end))
@@ -168,6 +178,8 @@ class _Run:
         """Issue a copy between host and device."""
         name, region = copy.symbol, self._place(copy.symbol)
         if copy.direction is Direction.HOST_TO_RDU:
+            # The place is free when the last call that read or wrote it, and the last copy from it,
+            # have ended.
             ready = [self.on_host.get(name, 0.0), self.used.get(region, 0.0)]
             ready.append(self.copied.get(region, 0.0))
             self.on_rdu[name] = self._issue(Resource.TO_RDU, call, name, ready, copy.seconds)
@@ -177,12 +189,14 @@ class _Run:
             self.on_host[name], self.copied[region] = end, end
 
     def _place(self, name: str) -> str:
+        # A value on the host only has no region; its name stands for a place of its own.
         return self.places.get(name) or name
 
     def _issue(
         self, resource: Resource, call: int, name: str, ready: Sequence[float], seconds: float
     ) -> float:
         """Add a task behind the last one of its resource, and return when it ends."""
+        # What cannot overlap waits until all is free, and keeps all busy until it ends.
         alone = not self._overlaps(resource)
         begin = max([self.free[resource], *(self.free.values() if alone else ()), *ready])
         end: float = begin + seconds

@@ -41,7 +41,9 @@ def pack(array: np.ndarray, element: ElementType) -> np.ndarray:
     import numpy as np
 
     per_byte = 8 // element.bits
+    # Masked, because `ml_dtypes` keeps a sign in the upper bits of a byte.
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8) & (2**element.bits - 1)
+    # The last byte is filled up with zeros: the same tensor always has the same bytes.
     padded = np.zeros(-(-flat.size // per_byte) * per_byte, np.uint8)
     padded[: flat.size] = flat
     shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(element.bits)
@@ -71,6 +73,7 @@ def unpack(packed: np.ndarray, element: ElementType, shape: Sequence[int]) -> np
     bits = (packed[:, None] >> shifts) & np.uint8(2**element.bits - 1)
     flat = bits.reshape(-1)[: math.prod(shape)]
     if element.name.startswith("int"):  # ml_dtypes keeps the sign in the unused upper bits
+        # Flipping the sign bit and subtracting it extends the sign without a branch.
         sign = np.uint8(1 << (element.bits - 1))
         flat = ((flat ^ sign) - sign).astype(np.uint8)
     array: np.ndarray = flat.view(element.numpy).reshape(tuple(shape))

@@ -29,6 +29,7 @@ def can_be_sample(values: Mapping[str, Any]) -> bool:
     """Return whether all values are arrays of numbers, which a sample can hold."""
     import numpy as np
 
+    # Numbers only: safetensors has no texts, and sequences are no arrays.
     types = _types()
     return all(isinstance(v, np.ndarray) and v.dtype in types for v in values.values())
 
@@ -50,6 +51,8 @@ def encode_reference(runs: Sequence[Mapping[str, Sequence[np.ndarray]]]) -> byte
     """
     types = _types()
     named = [
+        # By places and not by names, since names of a model may be anything and these are keys of a
+        # header.
         (f"{number}.{part}.{place}", array)
         for number, run in enumerate(runs)
         for part, arrays in run.items()
@@ -85,6 +88,7 @@ def check_reference(manifest: Manifest, content: memoryview | None) -> dict[str,
         for place, name in enumerate(names)
     }
     symbols = {symbol.name: symbol for symbol in manifest.symbols}
+    # The member must hold these tensors and no others; its layout is computed again.
     tensors = read_tensors(content, list(symbol_names))
     for key, (name, part) in symbol_names.items():
         kind = WIDE if part == "wide" else symbols[name].type
@@ -99,11 +103,13 @@ def check_reference(manifest: Manifest, content: memoryview | None) -> dict[str,
 
 def _fits(tensor: StoredTensor, kind: str, shape: tuple[int | str | None, ...] | None) -> bool:
     """Return whether a sample's tensor is one that a symbol allows."""
+    # Elements are compared, not texts, as a type may be spelt in several ways.
     if tensor_element(kind) is not tensor_element(tensor.type):
         return False
     return shape is None or (
         len(shape) == len(tensor.shape)
         and all(
+            # Dynamic dimensions may have had any size when the sample was made.
             want == have or not isinstance(want, int)
             for want, have in zip(shape, tensor.shape, strict=True)
         )

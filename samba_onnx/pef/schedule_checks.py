@@ -37,6 +37,8 @@ def check_schedule(
     for number, call in enumerate(graph.calls):
         if call.id != number or call.stage not in own:
             _refuse(graph, f"call {call.id} of stage {call.stage} is out of place")
+    # What other graphs write may be there before the run, as activations of a forward pass are for
+    # its backward.
     elsewhere = {n for i, s in stages.items() if i not in own for n in (*s.inputs, *s.outputs)}
     available = elsewhere.union(graph.inputs, *(stages[i].weights for i in own))
     available |= {symbol.name for symbol in symbols.values() if symbol.stored}
@@ -45,6 +47,8 @@ def check_schedule(
     for call in graph.calls:
         stage = stages[call.stage]
         for name in stage.inputs:
+            # In the order of calls: a stage reads what an earlier one wrote, never what a later one
+            # will.
             if name not in available and name not in written:
                 _refuse(graph, f"call {call.id} reads {name} before it is written")
         written.update(stage.outputs)
@@ -74,10 +78,14 @@ def check_transfers(
             happens twice, or has a cause, direction or call that the schedule contradicts.
     """
     for transfers in (graph.load_transfers, graph.run_transfers):
+        # One copy of a symbol in each direction is enough for a run, and more would be counted
+        # twice in reports.
         seen: set[tuple[str, Direction]] = set()
         for transfer in transfers:
             name = f"the transfer of {transfer.symbol}"
             symbol = symbols.get(transfer.symbol)
+            # A collective moves less or more than the symbol, by its algorithm; the section says
+            # how much.
             moved = _moved_bytes(graph, transfer, stages, symbol)
             if symbol is None or not symbol.region or moved != transfer.bytes:
                 _refuse(graph, f"{name} moves {transfer.bytes} bytes of no such symbol on the RDU")
@@ -89,6 +97,7 @@ def check_transfers(
     places = _Places(graph, stages)
     for transfer in graph.run_transfers:
         is_resident = transfer.symbol in residents
+        # Argins are registers, which are set without a transfer.
         if transfer.symbol in argins or not places.explain(transfer, is_resident=is_resident):
             _refuse(
                 graph,
@@ -129,6 +138,7 @@ class _Places:
         self._calls = [stages[call.stage] for call in graph.calls]
         ids = {call.stage for call in graph.calls}
         self._reads = {each: frozenset(stages[each].inputs) for each in ids}
+        # Sets are made once per graph: asking a tuple for each transfer would take quadratic time.
         self._writes = {each: frozenset(stages[each].outputs) for each in ids}
         self._inputs, self._outputs = frozenset(graph.inputs), frozenset(graph.outputs)
 
@@ -148,6 +158,8 @@ class _Places:
                 return on_rdu and writes and symbol in self._outputs
             case Cause.FALLBACK, Direction.HOST_TO_RDU:
                 copied_back = not on_rdu and writes and is_resident
+                # A resident that a fallback wrote must be copied back, since later runs read it on
+                # the device.
                 return (on_rdu and reads and symbol not in self._inputs) or copied_back
             case Cause.FALLBACK, Direction.RDU_TO_HOST:
                 return not on_rdu and reads
@@ -170,11 +182,13 @@ def check_boundaries(graph: Graph, stages: Stages, symbols: Symbols) -> None:
         name = f"the boundary between stages {boundary.before} and {boundary.after}"
         if before is None or after is None or {before.graph, after.graph} != {graph.name}:
             _refuse(graph, f"{name} is not in this graph")
+        # Both on one side: nothing passes between RDU and CPU.
         if isinstance(before, Section) is isinstance(after, Section):
             _refuse(graph, f"{name} is none between RDU and CPU")
         for symbol in boundary.symbols:
             if symbol not in before.outputs or symbol not in after.inputs:
                 _refuse(graph, f"{name} is not crossed by {symbol}")
+        # A symbol may be copied already for a boundary before it, so that fewer bytes are no fault.
         most = sum(symbols[symbol].bytes or 0 for symbol in boundary.symbols)
         if not 0 <= boundary.bytes <= most or boundary.seconds < 0:
             _refuse(graph, f"{name} carries {boundary.bytes} of {most} bytes")

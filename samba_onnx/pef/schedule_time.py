@@ -32,7 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 _ROUNDING: Final = 1e-12
-"""Of a sum of a few thousand times, relative to it."""
+"""Rounding error of a sum of a few thousand times, relative to the sum."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class ScheduleTime:
     cpu: float
     """Fallbacks."""
     to_host: float = 0.0
-    """What of ``host_transfers`` goes to the host."""
+    """The part of ``host_transfers`` that goes to the host."""
     hidden_transfers: float = 0.0
-    """What of ``host_transfers`` goes on while the device or the host is busy, or in both directions at once."""
+    """The part of ``host_transfers`` that goes on while the device or the host is busy, or in both directions at once."""
     hidden_cpu: float = 0.0
-    """What of ``cpu`` goes on while the device is busy."""
+    """The part of ``cpu`` that goes on while the device is busy."""
     residents: float = 0.0
     """In spatial mapping: what stays, onto the chip, and what changes, back. Else the sections' own times
     have it."""
@@ -117,6 +117,7 @@ def run_time(manifest: Manifest, graph: Graph) -> ScheduleTime:
     time = schedule_time(graph, manifest.stages(), manifest.target, places(manifest.symbols))
     if not graph.spatial_batches:
         return time
+    # It takes a whole manifest, which plans that ask for `schedule_time` do not have yet.
     return replace(time, residents=_resident_seconds(graph, manifest))
 
 
@@ -150,6 +151,7 @@ def call_seconds(
     """
     on_rdu = rdu_calls(graph, stages, target)
     busy = {call: each.seconds for call, each in on_rdu.items()}
+    # All mini-batches are copied before and after the run, and sections are launched once.
     if graph.spatial_batches:  # without fallbacks
         copies = [c.seconds for c in graph.run_transfers if c.cause is not Cause.COLLECTIVE]
         launches = sum(call.launch for call in on_rdu.values())
@@ -177,6 +179,7 @@ def rdu_calls(
         stage = stages[call.stage]
         if isinstance(stage, Section):
             launch = 0.0 if stage.time is None else stage.time.launch
+            # In spatial mapping the launch is counted once a run, and not with each call.
             seconds = stage.seconds - (launch if graph.spatial_batches else 0.0)
             seconds += sent.get(call.id, 0.0) - beside.get(call.id, 0.0)
             calls[call.id] = RduCall(seconds, launch)
@@ -205,15 +208,19 @@ def schedule_time(
     """
     whole = _serial_time(graph, stages, target)
     overlaps = target.overlaps_to_rdu or target.overlaps_to_host or target.overlaps_cpu
+    # Without overlap all parts follow each other, and no timeline is needed.
     if graph.spatial_batches or not overlaps:
         return whole
     busy = {call: each.seconds for call, each in rdu_calls(graph, stages, target).items()}
     line = timeline(graph, stages, target, regions, busy)
     working = line.busy(Resource.RDU, Resource.CPU)
     apart = line.busy(Resource.RDU) + line.busy(Resource.CPU)
+    # The time in which neither device nor host works is what is seen of the copies; the rest is
+    # hidden.
     hidden = whole.host_transfers - (line.end - working)
     return replace(
         whole,
+        # Differences of sums leave rounding errors, which would show as hidden time.
         hidden_transfers=_above_rounding(hidden, line.end),
         hidden_cpu=_above_rounding(apart - working, line.end),
     )
@@ -230,6 +237,7 @@ def _serial_time(
         if isinstance(stage, Section)
     ]
     repeats = graph.spatial_batches or 1
+    # Terms that go on at the same time: only the longest one of each section counts.
     longest = dict.fromkeys((Term.COMPUTE, Term.ON_CHIP, Term.OFF_CHIP), 0.0)
     for time in sections:
         longest[time.bound] += time.overlapped
@@ -241,6 +249,7 @@ def _serial_time(
         on_chip=repeats * longest[Term.ON_CHIP],
         off_chip=repeats * longest[Term.OFF_CHIP],
         fill=repeats * sum(time.fill for time in sections),
+        # `start` keeps the type a float where there is no exchange.
         collectives=sum(between) - sum(_beside(graph, stages, target).values(), start=0.0),
         host_transfers=sum(copy.seconds for copy in graph.run_transfers) - sum(between),
         cpu=repeats * sum(stage.seconds for stage in times if isinstance(stage, Fallback)),
@@ -258,6 +267,7 @@ def _beside(
 ) -> Mapping[int, float]:
     """Return how much of each exchange goes on beside the sections around it, by call."""
     sent = {c.call: c.seconds for c in graph.run_transfers if c.cause is Cause.COLLECTIVE}
+    # Without figures of timing it is not known how much of a section could hide anything.
     if target.timing is None or not sent:
         return {}
     latency = target.exchange_seconds(0)
@@ -267,6 +277,7 @@ def _beside(
         stage = stages[call.stage]
         if call.id in sent:
             exchanges.append(call.id)
+            # The latency hides behind nothing, since nothing was sent yet.
             order.append(sent[call.id] - latency)
         elif isinstance(stage, Fallback):
             order.append(None)
@@ -285,12 +296,14 @@ def _resident_seconds(graph: Graph, manifest: Manifest) -> float:
     places = {
         symbol.name: symbol.region
         for symbol in manifest.symbols
+        # Batches are copied for every mini-batch, and are counted there.
         if symbol.region and symbol.batch_shape is None
     }
     stays = manifest.residents() | {name for stage in own for name in stage.weights}
     regions = {region.name: region for region in manifest.regions}
     moved: dict[str, list[int]] = {}
     for names in (read, written):
+        # Symbols of one region are one value: its bytes move once.
         for place in sorted({places[name] for name in names & stays if name in places}):
             moved.setdefault(regions[place].tier, []).append(regions[place].bytes)
     return manifest.target.traffic_seconds(moved)

@@ -18,6 +18,7 @@ def sharding_problem(manifest: Manifest) -> str:
         manifest: Whose stages name known symbols.
     """
     rdus = 0 if manifest.parallel is None else manifest.parallel.rdus
+    # One RDU is no parallel program, and has no record.
     if manifest.parallel is not None and not 2 <= rdus <= MOST_RDUS:
         return f"it is for {rdus} RDUs"
     for symbol in manifest.symbols:
@@ -41,6 +42,7 @@ def _symbol_problem(symbol: Symbol, rdus: int) -> str:
     sizes: list[int | str | None] = list(sharded.shape)
     last = -1
     for split in sharded.axes:
+        # Axes in rising order, so that none is cut twice and a shard has one description.
         if not last < split.axis < len(sizes) or len(split.ranges) != rdus:
             return f"is cut along axis {split.axis} for other RDUs"
         last = split.axis
@@ -57,8 +59,10 @@ def _held(split: AxisSplit, size: int) -> int | None:
     for flat in split.ranges:
         pairs = list(zip(flat[::2], flat[1::2], strict=False))
         if len(flat) % 2 or any(not 0 <= start < stop <= size for start, stop in pairs):
+            # Empty ranges could be written in many ways.
             return None
         lengths.add(sum(stop - start for start, stop in pairs))
+    # All RDUs run one program, whose shapes are the same: so must the sizes of shards be.
     return lengths.pop() if len(lengths) == 1 else None
 
 
@@ -66,10 +70,12 @@ def _collective_problem(section: Section, symbols: dict[str, Symbol], rdus: int)
     exchange = section.collective
     if exchange is None:
         return ""
+    # A section that exchanges does nothing else.
     if not rdus or len(section.inputs) != 1 or len(section.outputs) != 1 or section.weights:
         return "exchanges something else than one value"
     before, after = symbols[section.inputs[0]], symbols[section.outputs[0]]
     gathers = exchange.kind is CollectiveKind.ALL_GATHER
+    # A gather reads shards and writes the whole; a reduction keeps the shape of what it adds up.
     whole = before.whole_shape if gathers else before.shape
     if before.type != after.type or after.sharded is not None or whole != after.shape:
         return "exchanges a value for another one"

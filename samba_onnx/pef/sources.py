@@ -66,6 +66,7 @@ def source_bytes(source: Source, type_text: str) -> int | None:
     Raises:
         UsageError: An array's dtype is not the one of the type, or it is no source at all.
     """
+    # Lazy, like everywhere in this room: a manifest is read without numpy.
     import numpy as np
 
     if isinstance(source, FileRegion):
@@ -78,6 +79,7 @@ def source_bytes(source: Source, type_text: str) -> int | None:
     if isinstance(source, bytes | bytearray | memoryview):
         return memoryview(source).nbytes
     if callable(source):
+        # How much a function yields is known only when it was called; `source_chunks` counts.
         return None
     raise UsageError(f"a {type(source).__name__} cannot be the source of a weight")
 
@@ -97,6 +99,7 @@ def source_chunks(source: Source, tensor: Sized) -> Iterator[memoryview]:
     for chunk in _chunks(source, tensor.type):
         view = memoryview(chunk).cast("B")
         done += len(view)
+        # Stopped at once: a source that never ends must not fill the disk.
         if done > tensor.bytes:
             break
         yield view
@@ -127,15 +130,19 @@ def _array_chunks(array: np.ndarray, type_text: str) -> Iterator[memoryview]:
     import numpy as np
 
     element = tensor_element(type_text)
+    # Packing makes a copy, of half the array's size at most.
     if element is not None and element.packs:
         yield pack(array, element).data
     elif array.flags.c_contiguous:
         flat = array.reshape(-1).view(np.uint8)
         for start in range(0, flat.size, CHUNK):
             yield flat[start : start + CHUNK].data
+    # Small enough to copy in one go.
     elif array.size * array.itemsize <= CHUNK:
         yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     else:
+        # Rows of the first axis, as many as fit a chunk; a row that does not fit is cut along the
+        # next axis.
         rows = max(1, CHUNK // max(1, array[0].size * array.itemsize))
         for start in range(0, len(array), rows):
             yield from _array_chunks(_contiguous_or_parts(array[start : start + rows]), type_text)
@@ -152,10 +159,12 @@ def _contiguous_or_parts(rows: np.ndarray) -> np.ndarray:
 
 
 def _region_chunks(region: FileRegion) -> Iterator[memoryview]:
+    # A descriptor belongs to the caller, and may be of a file that has no name any more.
     if isinstance(region.file, int):
         yield from file_chunks(region.file, region.offset, region.length)
         return
     try:
+        # A path could be a FIFO or a device by now, which open_regular refuses.
         with open_regular(region.file, what="external data file") as file:
             yield from file_chunks(file.fileno(), region.offset, region.length)
     except ModelFileError:

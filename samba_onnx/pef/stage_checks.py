@@ -45,6 +45,7 @@ def parse_stage(
     model = onnx.ModelProto()
     try:
         model.ParseFromString(content)
+        # ONNX's rules first: what follows takes names to be unique and nesting to be bounded.
         check_model(model, name=where, external_size=_size_of(weights_bytes))
     except DecodeError:
         raise PefFormatError(f"{where} is no ONNX model") from None
@@ -52,8 +53,11 @@ def parse_stage(
         raise PefFormatError(str(error)) from error
     graph = model.graph
     weights = {tensor.name for tensor in graph.initializer}
+    # A sparse initializer has its name in its values.
     weights.update(sparse.values.name for sparse in graph.sparse_initializer)
+    # Sorted, because initializers have no order; inputs and outputs are bound by place.
     _same_names(where, "initializers", sorted(weights), sorted(stage.weights))
+    # Old models list initializers among the inputs.
     reads = [value.name for value in graph.input if value.name not in weights]
     _same_names(where, "inputs", reads, stage.inputs)
     _same_names(where, "outputs", [value.name for value in graph.output], stage.outputs)
@@ -61,6 +65,8 @@ def parse_stage(
         _check_value(where, value, symbols[value.name])
     for tensor in graph.initializer:
         _check_initializer(where, tensor, symbols[tensor.name])
+    # A reference inside a body or attribute would be read by onnxruntime without the manifest
+    # knowing of it.
     _refuse_other_external(where, graph)
     return model
 
@@ -69,6 +75,7 @@ def _size_of(weights_bytes: int) -> Callable[[str], int]:
     """Return the function that tells ``check_model`` the size of external data."""
 
     def size(location: str) -> int:
+        # No file but the PEF is ever opened because a stage names it.
         if location != WEIGHTS_MEMBER:
             raise ModelFileError(f"external data in {printable(location)} instead of the PEF")
         return weights_bytes
@@ -78,6 +85,7 @@ def _size_of(weights_bytes: int) -> Callable[[str], int]:
 
 def _same_names(where: str, what: str, actual: Sequence[str], declared: Sequence[str]) -> None:
     if list(actual) != list(declared):
+        # The same names in another order differ, too, and have no difference as sets.
         differing = sorted(set(actual).symmetric_difference(declared)) or list(actual)
         names = ", ".join(printable(name, 40) for name in differing[:3])
         raise PefFormatError(f"{where}: its {what} differ from the manifest: {names}")
@@ -102,6 +110,7 @@ def type_text(proto: onnx.TypeProto) -> str:
 def _check_value(where: str, value: onnx.ValueInfoProto, symbol: Symbol) -> None:
     """Compare a value's type and shape with the symbol's, as far as both are known."""
     kind = type_text(value.type)
+    # A type that the model leaves open is no contradiction.
     if kind and symbol.type and "()" not in kind and kind != symbol.type:
         raise PefFormatError(
             f"{where}: {printable(value.name)} is {kind}, the manifest says {symbol.type}"
@@ -129,10 +138,13 @@ def _check_initializer(where: str, tensor: onnx.TensorProto, symbol: Symbol) -> 
             f"{where}: {name} is {kind} {list(tensor.dims)}, the manifest says "
             f"{symbol.type} {printable(symbol.shape)}"
         )
+    # Small constants lie in the model itself.
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
         return
     external = {entry.key: entry.value for entry in tensor.external_data}
     place = Stored(int(external.get("offset", "0")), int(external.get("length", "-1")))
+    # These three keys and no others: a key that the manifest does not cover, as `checksum`, is
+    # refused.
     if place != symbol.stored or set(external) != {"location", "offset", "length"}:
         raise PefFormatError(f"{where}: {name} is not where the manifest says it is stored")
 

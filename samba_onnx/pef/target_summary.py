@@ -77,13 +77,13 @@ class TargetSummary:
     link_bytes_per_second: float
     """Bandwidth of the link to the host."""
     link_latency_seconds: float
-    """Taken by a copy however small."""
+    """Seconds that a copy takes however small."""
     assumptions: tuple[Assumption, ...] = ()
     """Figures that the vendor has not published."""
     rdu_link_bytes_per_second: float = field(default=0.0, metadata=MAY_BE_MISSING)
     """Bandwidth from one RDU to the next one; 0 where nobody has stated it."""
     rdu_link_latency_seconds: float = field(default=0.0, metadata=MAY_BE_MISSING)
-    """Taken by an exchange between all RDUs of a program however small."""
+    """Seconds that an exchange between all RDUs of a program takes however small."""
     overlaps_to_rdu: bool = field(default=False, metadata=MAY_BE_MISSING)
     """Whether copies from the host go on while the device, the host, or copies to it are busy."""
     overlaps_to_host: bool = field(default=False, metadata=MAY_BE_MISSING)
@@ -147,6 +147,7 @@ class TargetSummary:
 
     def alone(self) -> TargetSummary:
         """Return the figures without those of the link between RDUs, for a program of one RDU."""
+        # Assumptions are named after the keys of the target's file.
         own = tuple(one for one in self.assumptions if not one.name.startswith("rdu_link."))
         return replace(
             self, assumptions=own, rdu_link_bytes_per_second=0.0, rdu_link_latency_seconds=0.0

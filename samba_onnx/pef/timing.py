@@ -49,7 +49,7 @@ class TimingFigures:
     tuned_efficiency: float
     """What products reach that share a section of a mapping that was tuned by hand."""
     streamed_share: float
-    """What of ``product_efficiency`` is left where operands and result exceed on-chip memory."""
+    """Share of ``product_efficiency`` that is left where operands and result exceed on-chip memory."""
     vector_efficiency: float
     """What operators reach that go through elements: all but products and convolutions."""
     fill_seconds: float
@@ -64,7 +64,7 @@ class TimingFigures:
     operator_units: int
     """Compute units that an operator needs that is no product."""
     tile_bytes: int
-    """What of an activation is in on-chip memory at a time, where a section streams it in tiles."""
+    """Bytes of an activation that are in on-chip memory at a time, where a section streams it in tiles."""
     wide_bytes: int
     """Size from which a value lies in all channels of off-chip memory."""
     launch: LaunchOrigin = LaunchOrigin.DEVICE
@@ -95,7 +95,7 @@ class SectionTime:
     off_chip: float = 0.0
     """Inputs, weights and outputs from and to off-chip memory."""
     fill: float = 0.0
-    """Until the first result has passed all operators on its longest path."""
+    """Seconds until the first result has passed all operators on its longest path."""
 
     @property
     def seconds(self) -> float:

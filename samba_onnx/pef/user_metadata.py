@@ -16,11 +16,13 @@ def write_value(value: Any) -> str:
     Args:
         value: Any; what JSON does not have, also deep inside, is replaced by its ``str``.
     """
+    # A text that reads as JSON would come back as a number or list.
     if isinstance(value, str) and not _is_json(value):
         return value
     try:
         return json.dumps(value, default=str)
     except (TypeError, ValueError, RecursionError):  # keys that are no texts; cycles
+        # Through write_value again, as the text may read as JSON.
         return write_value(str(value))
 
 

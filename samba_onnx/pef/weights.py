@@ -113,6 +113,7 @@ class WeightsLayout:
         yield self.layout.header
         position = len(self.layout.header)
         for tensor in self.layout.tensors:
+            # Zeros up to the next tensor are what the header calls padding.
             yield bytes(tensor.offset - position)
             yield from source_chunks(self.sources[tensor.name], tensor)
             position = tensor.offset + tensor.bytes
@@ -133,6 +134,8 @@ def lay_out_weights(entries: Iterable[WeightEntry]) -> WeightsLayout:
         UsageError: A type has no fixed size, a source has the wrong size, or a name occurs with
             two types or shapes.
     """
+    # Tied weights are one tensor: a second copy would cost its size and let them drift apart in
+    # training.
     unique: dict[str, WeightEntry] = {}
     for entry in entries:
         first = unique.setdefault(entry.name, entry)
@@ -144,6 +147,7 @@ def lay_out_weights(entries: Iterable[WeightEntry]) -> WeightsLayout:
     layout = lay_out_tensors([(e.name, e.type, e.shape) for e in unique.values()])
     for tensor in layout.tensors:
         source_size = source_bytes(unique[tensor.name].source, tensor.type)
+        # Before a byte is written, where the size can be told without reading.
         if source_size is not None and source_size != tensor.bytes:
             raise UsageError(
                 f"weight {tensor.name!r}: its source has {source_size} bytes, {tensor.type} "
@@ -171,14 +175,18 @@ def lay_out_tensors(tensors: Sequence[tuple[str, str, tuple[int, ...]]]) -> Tens
         UsageError: A type has no fixed size, or the header would pass ``HEADER_LIMIT``.
     """
     sized = [(name, kind, shape, _size(name, kind, shape)) for name, kind, shape in tensors]
+    # Large ones first: most are multiples of a page already, and small ones then share pages only
+    # with each other.
     large = [item for item in sized if item[3] >= LARGE]
     small = [item for item in sized if 0 < item[3] < LARGE]
+    # Their offsets are all the same, so that only names can order them.
     empty = sorted(item for item in sized if item[3] == 0)
     relative: list[tuple[str, str, tuple[int, ...], int, int]] = []
     paddings: list[tuple[int, int]] = []
     position = 0
     for name, kind, shape, size in (*large, *small, *empty):
         alignment = LARGE_ALIGNMENT if size >= LARGE else SMALL_ALIGNMENT
+        # A tensor without bytes needs no alignment, and must not cause a padding.
         gap = -position % alignment if size else 0
         if gap:
             paddings.append((position, gap))
@@ -197,6 +205,7 @@ def lay_out_tensors(tensors: Sequence[tuple[str, str, tuple[int, ...]]]) -> Tens
 
 def shape_is_fixed(shape: Sequence[object]) -> bool:
     """Return whether every dimension is a whole number that a tensor can have."""
+    # numpy takes no more dimensions, and onnxruntime counts in int64.
     return len(shape) <= LARGEST_RANK and all(
         type(dimension) is int and 0 <= dimension < 2**63 for dimension in shape
     )
@@ -220,6 +229,8 @@ def _header(
         element = tensor_element(kind)
         assert element is not None
         key, listed = _escape(name), list(shape)
+        # safetensors has no name for 4-bit and some 8-bit types. They are stored as bytes, with
+        # type and shape in the metadata.
         if element.safetensors == OPAQUE and element.name != "uint8":
             types[key] = f"{kind} {listed}"
             listed = [size]
@@ -228,6 +239,7 @@ def _header(
         entries[f"{_PADDING}{number}"] = _entry("U8", [size], offset, size)
     whole = {"__metadata__": types, **entries} if types else entries
     text = json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode()
+    # Padded with spaces, as safetensors allows: content begins at a page.
     text += b" " * (-(8 + len(text)) % LARGE_ALIGNMENT)
     if len(text) > HEADER_LIMIT:
         raise UsageError(f"{len(entries)} tensors need a header of {len(text)} bytes")
@@ -259,10 +271,14 @@ def read_tensors(content: memoryview, names: Sequence[str]) -> dict[str, StoredT
     """
     try:
         (length,) = struct.unpack_from("<Q", content)
+        # min, since the length comes from the file.
         listed = json.loads(bytes(content[8 : 8 + min(length, HEADER_LIMIT)]))
         described = listed.pop("__metadata__", {})
         tensors = [_read_entry(name, listed[_escape(name)], described) for name in names]
+        # Only types and shapes are taken from the header. Offsets are computed again, so that none
+        # can lead elsewhere.
         layout = lay_out_tensors(tensors)
+    # Whatever a header of other JSON may raise on the way.
     except (struct.error, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         raise PefFormatError(f"a header does not describe the tensors {', '.join(names)}") from None
     check_layout(layout, content)
@@ -290,6 +306,7 @@ def check_layout(layout: TensorLayout, content: memoryview) -> None:
     if len(content) != layout.bytes or content[: len(layout.header)] != layout.header:
         raise PefFormatError("a safetensors header differs from the tensors that are declared")
     for padding in layout.paddings:
+        # Bytes that nothing reads are where data could be hidden.
         if any(content[padding.offset : padding.offset + padding.bytes]):
             raise PefFormatError(f"the padding at byte {padding.offset} of tensors is not zero")
 

@@ -65,10 +65,12 @@ def write_pef(
     contents: dict[str, tuple[int, Iterable[bytes | memoryview]]] = {
         name: (len(content), (content,)) for name, content in stages.items()
     }
+    # Chunks are produced while the file is written, so that weights are never in memory in whole.
     contents[WEIGHTS_MEMBER] = (weights.size, weights.chunks())
     if reference is not None:
         contents[REFERENCE_MEMBER] = (len(reference), (reference,))
     names = member_names(manifest)
+    # Before the file is begun, which may take minutes.
     _check(manifest, weights, names, {name: size for name, (size, _) in contents.items()})
     with atomic_output(path) as file:
         written = _write(file, manifest, {name: contents[name] for name in names}, progress)
@@ -115,11 +117,13 @@ def _write(
         done += slot.bytes
     written = dataclasses.replace(manifest, members=tuple(members))
     text = encode_manifest(written)
+    # The manifest is placed last because it holds the digests of what was written before it.
     slots = archive.place([*sizes, (MANIFEST_MEMBER, len(text))])
     crc, _ = _write_member(file, slots[-1], (text,))
     directory = archive.central_directory(slots, [*crcs, crc])
     seal = archive.seal_of(text, directory)
     file.write(directory + archive.end_of_archive(slots, directory, seal))
+    # Read back instead of returned, so that the caller has what a reader will see.
     return decode_manifest(text)
 
 
@@ -137,12 +141,15 @@ def _write_member(
     file: IO[bytes], slot: archive.MemberSlot, chunks: Iterable[bytes | memoryview]
 ) -> tuple[int, str]:
     """Write header and content; return CRC and SHA-256 of what was written."""
+    # A placeholder: zip has the CRC in front of content whose CRC is known only behind it. Going
+    # back costs one seek, where a first pass would read the weights twice.
     file.write(archive.local_header(slot, 0))
     crc, sha = 0, hashlib.sha256()
     for chunk in chunks:
         crc = zlib.crc32(chunk, crc)
         sha.update(chunk)
         file.write(chunk)
+    # A source that gave another number of bytes would move everything behind it.
     if file.tell() != slot.end:
         raise InternalError(f"member {slot.name} has {file.tell() - slot.offset} bytes")
     file.seek(slot.header_offset)

@@ -115,6 +115,7 @@ class Bounds:
     def _limited(self, value: ir.Value, interval: Interval) -> Interval:
         """Return what is known of integers that may have left their type, and so be any of it."""
         limits = type_limits(value.dtype)
+        # What overflows wraps around, and may be any integer of the type.
         if interval.is_inside(limits):
             return interval
         assert value.dtype is not None
@@ -169,6 +170,8 @@ def _rounded(node: ir.Node, interval: Interval, times: float = 1) -> Interval:
     digits = None if node.outputs[0].dtype is None else _DIGITS.get(node.outputs[0].dtype)
     if digits is None or not interval.is_finite:
         return interval
+    # Two roundings to the nearest number are at most one unit of the last place; twice as much
+    # leaves room for kernels that are not rounded correctly.
     error = max(abs(interval.low), abs(interval.high)) * times * 2.0 ** (2 - digits)
     return Interval(interval.low - error, interval.high + error)
 
@@ -190,6 +193,8 @@ def _cast(node: ir.Node, known: _Known) -> Interval:
         return Interval()
     if not after.is_integer():
         return _rounded(node, number)
+    # Not the truncated ends alone: 300.7 has no result as uint8, so that a value that has one lies
+    # inside the type.
     if before.is_floating_point():  # what is beyond the type has no result
         limits = type_limits(after)
         inside = number.within(limits)
@@ -215,6 +220,7 @@ def _quotient(node: ir.Node, known: _Known) -> Interval:
     """Return where quotients of integers lie, which are cut towards zero."""
     number, divisor = _operand(node, 0, known), _operand(node, 1, known)
     dtype = node.outputs[0].dtype
+    # Floats may come close to zero, and their quotients to infinity.
     if dtype is None or not dtype.is_integer() or not number.is_finite:
         return Interval()
     least = max(divisor.low, -divisor.high, 1)  # of the divisor's size
@@ -225,6 +231,7 @@ def _quotient(node: ir.Node, known: _Known) -> Interval:
 
 
 def _cut(number: float, divisor: float) -> int:
+    # In whole numbers: true division would round beyond 2^53.
     size = int(abs(number)) // int(divisor)
     return size if number >= 0 else -size
 
@@ -352,9 +359,9 @@ def _sizes(node: ir.Node, known: _Known) -> Interval:
 
 
 _FILLED: Final = frozenset({"CenterCropPad", "MaxUnpool", "Pad", "Trilu"})
-"""They put other numbers beside the elements that they move."""
+"""Operators that put other numbers beside the elements that they move."""
 _KEPT: Final = (operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE)) - _FILLED
-"""Their results are elements of their first operand."""
+"""Operators whose results are elements of their first operand."""
 
 _SEARCHES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
     {"ArgMax": (0, 0), "ArgMin": (0, 0), "TopK": (1, -1)}

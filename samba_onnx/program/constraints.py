@@ -24,6 +24,7 @@ def _operand(node: ir.Node, index: int) -> ir.Value | None:
 
 def _places(size: int | None) -> Interval:
     """Return the indices of an axis, which may count from its end."""
+    # An axis without a size that is known demands nothing, as if all integers were legal.
     return Interval(-size, size - 1) if size else Interval()
 
 
@@ -49,6 +50,8 @@ def _tuples(node: ir.Node) -> Sequence[Demand]:
     if columns is not None:
         return [(column, _places(size)) for column, size in zip(columns, sizes, strict=True)]
     known = [size for size in sizes if size is not None]
+    # Tuples whose columns are not known must all fit the shortest axis: narrower than needed, never
+    # wider.
     return [(indices, _places(min(known)))] if len(known) == width and known else []
 
 
@@ -72,6 +75,7 @@ def _compared(node: ir.Node) -> Sequence[Demand]:
     for value, other in ((0, 1), (1, 0)):
         operand = _operand(node, other)
         constant = None if operand is None else ir.convenience.get_const_tensor(operand)
+        # A single number compared with a constant is no class, but a test like `x == 0`.
         if constant is not None and constant.dtype.is_integer() and 1 < constant.size <= 1 << 20:
             numbers = constant.numpy().reshape(-1)
             if np.array_equal(numbers, np.arange(len(numbers))):
@@ -85,6 +89,7 @@ def _labels(node: ir.Node) -> Sequence[Demand]:
 
 def _reversed(node: ir.Node) -> Sequence[Demand]:
     size = axis_size(_operand(node, 0), node.attributes.get_int("time_axis", 0))
+    # ONNX takes lengths from 1; a sequence of none has no step to reverse.
     return [(_operand(node, 1), Interval(1, size) if size else Interval())]
 
 
@@ -96,6 +101,7 @@ def _recurrent(node: ir.Node) -> Sequence[Demand]:
 def _divided(node: ir.Node) -> Sequence[Demand]:
     divisor = _operand(node, 1)
     is_integer = divisor is not None and divisor.dtype is not None and divisor.dtype.is_integer()
+    # From 1 on, although negative divisors are legal: a range with a hole cannot be expressed.
     return [(divisor, Interval(1))] if is_integer else []
 
 
@@ -113,6 +119,7 @@ def _axis(node: ir.Node) -> Sequence[Demand]:
 
 def _shifted(node: ir.Node) -> Sequence[Demand]:
     amount = _operand(node, 1)
+    # A shift by all bits or more is undefined.
     bits = 8 if amount is None or amount.dtype is None else amount.dtype.bitwidth
     return [(amount, Interval(0, bits - 1))]
 

@@ -24,6 +24,7 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
     for (
         attribute
     ) in node.attributes.data.values():  # a dict: its views are quicker than its owner's
+        # A reference to an attribute of a function has no graph of its own.
         if attribute.type not in _GRAPHS or attribute.is_ref():
             continue
         if attribute.type == ir.AttributeType.GRAPH:
@@ -67,6 +68,7 @@ def each_node(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
         for node in pending[-1]:
             yield node
             if _carries_graphs(node):
+                # What follows in the outer graph waits on the stack until the bodies are through.
                 pending += reversed([iter(inner) for inner in subgraphs(node)])
                 break
         else:
@@ -93,12 +95,14 @@ def implicit_inputs(node: ir.Node) -> tuple[ir.Value, ...]:
     pending = list(reversed(list(subgraphs(node))))
     while pending:
         graph = pending.pop()
+        # A body's own inputs and initializers are not read from outside.
         defined.update(graph.inputs, graph.initializers.values())
         nested: list[ir.Graph] = []
         for inner in graph:
             read.update((value, None) for value in inner.inputs if value is not None)
             defined.update(inner.outputs)
             nested.extend(subgraphs(inner))
+        # A body may return an outer value without any node that reads it.
         read.update((value, None) for value in graph.outputs)
         pending.extend(reversed(nested))
     return tuple(value for value in read if value not in defined)
@@ -114,6 +118,7 @@ def reads(node: ir.Node) -> tuple[ir.Value, ...]:
         Its operands in order, omitted ones left out, then what its bodies read from outside.
     """
     values = dict.fromkeys(value for value in node.inputs if value is not None)
+    # Most nodes have no body, and this is asked for all of them.
     if any(True for _ in subgraphs(node)):
         values.update(dict.fromkeys(implicit_inputs(node)))
     return tuple(values)

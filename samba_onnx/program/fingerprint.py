@@ -17,6 +17,7 @@ from samba_onnx.errors import PefFormatError
 from samba_onnx.program.dataflow import name_of
 from samba_onnx.program.program import Part, Program
 
+# A few kilobytes can expand to gigabytes, and a PEF may come from anybody.
 _LONGEST = 1 << 26
 """Bytes that a stored fingerprint may expand to."""
 _SAMPLES = 1 << 20
@@ -50,6 +51,7 @@ class Fingerprint:
         try:
             expanding = zlib.decompressobj()
             content = expanding.decompress(base64.b85decode(text), _LONGEST)
+            # Content that goes on beyond the limit does not end, and counts as none.
             interface, parts = json.loads(content if expanding.eof else b"")
             return cls(
                 tuple(map(str, interface)),
@@ -91,6 +93,8 @@ def difference(compiled: Fingerprint, traced: Fingerprint) -> str:
         A clause for a message; empty when they agree.
     """
     types = {kind for kind, _ in traced.parts}
+    # Without optimizers the traced program lacks residents, too, so that its interface is shorter
+    # for a good reason.
     whole = len(traced.parts) == len(compiled.parts)
     texts = _first(compiled.interface, traced.interface) if whole else ""
     if texts:
@@ -122,6 +126,7 @@ def _first(compiled: Sequence[str], traced: Sequence[str]) -> str:
 def _first_node(kind: str, compiled: Sequence[str], traced: Sequence[str]) -> str:
     for index, (one, other) in enumerate(zip(compiled, traced, strict=False)):
         if one != other:
+            # The digest behind the colon tells nothing to people.
             had, wants = one.rpartition(":")[0], other.rpartition(":")[0]
             detail = f"the PEF has {had}, the model {wants}"
             if had == wants:
@@ -198,9 +203,12 @@ def graph_lines(
             places[value] = f"{lines[node]}.{position}"
     named = [value for value in graph.outputs if public is None or value.name in public]
     others = [value for value in graph.outputs if not (public is None or value.name in public)]
+    # Outputs without public names are ordered by what they are computed from, as their names may
+    # change.
     others.sort(key=lambda value: places.get(value, "-"))
     passed |= {name_of(value): places.get(value, "-") for value in others}
     yield from (lines[node] for node in _ordered(graph, [*named, *others]))
+    # The outputs are a line of their own, for nodes that agree may be returned in another order.
     ends = [(value.name, places.get(value, "-")) for value in named]
     yield f"outputs:{_digest(repr((ends, [places.get(value, '-') for value in others])))}"
 
@@ -221,6 +229,7 @@ def _ordered(graph: ir.Graph, outputs: Sequence[ir.Value]) -> Iterator[ir.Node]:
             continue
         seen.add(node)
         yield node
+    # Nodes that no output depends on come last, in the order of the graph.
     yield from (node for node in graph if node not in seen)
 
 
@@ -233,6 +242,7 @@ def _attribute(attribute: ir.Attr) -> str:
 def _digest_tensor(tensor: ir.TensorProtocol | None) -> str:
     if tensor is None:
         return "-"
+    # Texts have no bytes of fixed size.
     if tensor.dtype == ir.DataType.STRING:
         content = repr(tensor.numpy().tolist()).encode()
     else:
@@ -242,11 +252,12 @@ def _digest_tensor(tensor: ir.TensorProtocol | None) -> str:
 
 
 def _sampled(content: npt.NDArray[np.uint8]) -> bytes:
-    """The bytes of a tensor, or evenly spread ones of a large one."""
+    """Return the bytes of a tensor; of a large one only some, evenly spread."""
     # Odd, so that it does not meet the same byte of every element.
     step = content.size // _SAMPLES | 1
     return content[::step].tobytes() if step > 1 else content.tobytes()
 
 
 def _digest(text: str) -> str:
+    # 48 bits: enough to tell models apart by accident, and a PEF keeps one for every node.
     return hashlib.sha256(text.encode()).hexdigest()[:12]

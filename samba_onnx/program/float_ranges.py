@@ -35,7 +35,8 @@ _DOMAINS: Final[Mapping[str, tuple[int, Interval]]] = MappingProxyType(
 )
 """By operator: which operand is limited, and the numbers that it is defined for."""
 _VIEWS: Final = operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE) | {"Cast"}
-"""Their results are elements of their first operand, or of all of them."""
+"""Operators whose results are elements of their first operand, or of all of them."""
+# Only these two can be undone without leaving what is legal.
 _SHIFTS: Final = frozenset({"Add", "Sub"})
 
 
@@ -50,9 +51,12 @@ def float_ranges(graph: ir.Graph) -> dict[str, Interval]:
     """
     demands: dict[ir.Value, Interval] = {}
     bounds = Bounds()
+    # From the last node to the first, so that what readers want is known at each.
     for node in reversed(graph):
         for value, interval in _demands(node, demands, bounds):
             both = interval.within(demands.get(value, Interval())) if value is not None else None
+            # Two demands that exclude each other cannot both be met; the one of the later node
+            # stays.
             if value is not None and both is not None and not both.is_empty:
                 demands[value] = both
     return {
@@ -70,12 +74,15 @@ def _demands(
     if node.op_type in _DOMAINS:
         index, interval = _DOMAINS[node.op_type]
         wanted += [(node.inputs[index], interval)] if index < len(node.inputs) else []
+    # Below zero a power with a fraction is no number.
     if node.op_type == "Pow" and not _is_whole(node):
         wanted.append((node.inputs[0], Interval(0)))
     for output in node.outputs:
         if output not in demands:
             continue
         if node.op_type in _VIEWS:
+            # Of a Concat all operands are parts of the result, elsewhere further operands are
+            # shapes and indices.
             moved = node.inputs if node.op_type == "Concat" else node.inputs[:1]
             wanted += [(value, demands[output]) for value in moved]
         elif node.op_type in _SHIFTS and any(bounds.of(v).is_finite for v in node.inputs):
@@ -87,6 +94,7 @@ def _is_whole(node: ir.Node) -> bool:
     """Return whether a power is taken with whole numbers, which is defined for any base."""
     exponent = node.inputs[1] if len(node.inputs) > 1 else None
     tensor = None if exponent is None else ir.convenience.get_const_tensor(exponent)
+    # An exponent of more elements is data, and no constant of a formula.
     if tensor is None or tensor.size > 64:
         return False
     return all(float(number).is_integer() for number in tensor.numpy().reshape(-1))

@@ -18,6 +18,7 @@ def write_mark(identity: str, name: str) -> str:
         identity: Without colons; tells uses of one name apart.
         name: What reports call the section.
     """
+    # Names come from the user's program and go into every node; reports show no more of them.
     return f"{identity}:{name[:_LONGEST]}"
 
 

@@ -50,6 +50,8 @@ class IndexRange:
         """
         lowest, highest = self._drawn
         array = np.asarray(generator.integers(lowest, highest, shape, np.int64, endpoint=True))
+        # Errors of off-by-one show at these places, which random numbers of a large range hardly
+        # ever meet.
         inside = [edge for edge in (lowest, -1, 0, highest) if lowest <= edge <= highest]
         edges = generator.permutation(list(dict.fromkeys(inside)))[: array.size]
         array.flat[generator.permutation(array.size)[: len(edges)]] = edges
@@ -58,6 +60,7 @@ class IndexRange:
     @property
     def _drawn(self) -> tuple[int, int]:
         """The ends of what is drawn from: near the end that the range has, if it has only one."""
+        # A range as wide as this has no end that anybody meant.
         if self.highest - self.lowest < 1 << 31:
             return self.lowest, self.highest
         if abs(self.lowest) <= abs(self.highest):
@@ -78,6 +81,8 @@ def index_ranges(program: Program, *, from_end: bool = True) -> dict[str, IndexR
     """
     wanted: dict[str, Interval] = {}
     ranges: dict[str, IndexRange] = {}
+    # From the last part to the first: what a backward pass wants of an activation is wanted of the
+    # forward pass that makes it.
     for part in reversed(program.parts):
         graph = part.model.graph
         walk = _Walk(from_end)
@@ -123,6 +128,7 @@ def _named(value: ir.Value, interval: Interval) -> dict[str, IndexRange]:
     ):
         return {}
     limits = np.iinfo(value.dtype.numpy())
+    # Ends beyond 2^62 mean none; int() of infinity would fail.
     lowest = max(int(limits.min), math.ceil(max(interval.low, -(1 << 62))))
     highest = min(int(limits.max), math.floor(min(interval.high, 1 << 62)))
     return {name_of(value): IndexRange(lowest, highest)} if lowest <= highest else {}
@@ -133,20 +139,24 @@ class _Walk:
 
     def __init__(self, from_end: bool) -> None:
         self.demands: dict[ir.Value, Interval] = {}
+        # torch's operators refuse negative places that ONNX counts from the end.
         self._legal = Interval() if from_end else Interval(0)
         self._bounds = Bounds()
 
     def demand(self, value: ir.Value | None, interval: Interval) -> None:
         """Want a value to lie in an interval; what cannot be had together with others is left out."""
+        # What holds anyway narrows nothing.
         if value is None or interval.is_empty or self._bounds.of(value).is_inside(interval):
             return
         both = self.demands.get(value, Interval()).within(interval)
+        # Of demands that exclude each other the first stays; an input can be drawn all the same.
         if not both.is_empty:
             self.demands[value] = both
 
     def graph(self, graph: ir.Graph) -> None:
         """Visit all nodes, the last first."""
         for node in reversed(graph):
+            # Bodies first: they want things of outer values that nodes before this one make.
             for body in subgraphs(node):
                 self._body(node, body)
             for value in node.outputs:
@@ -161,6 +171,7 @@ class _Walk:
 
     def _body(self, node: ir.Node, body: ir.Graph) -> None:
         """Visit the body of an If, a Loop or a Scan."""
+        # Only an If returns the values of its bodies as they are.
         if node.op_type == "If":
             for value, inner in zip(node.outputs, body.outputs, strict=False):
                 self.demand(inner, self.demands.get(value, Interval()))

@@ -63,6 +63,7 @@ class Interval:
             other: Another interval.
         """
         products = [
+            # Infinity times zero would be NaN; an end that is zero makes zero of every number.
             a * b if a and b else 0.0
             for a in (self.low, self.high)
             for b in (other.low, other.high)
@@ -104,6 +105,7 @@ def reduced_sizes(node: ir.Node) -> list[int | None]:
     """
     axes = node.inputs[1] if len(node.inputs) > 1 else None
     constant = None if axes is None else ir.convenience.get_const_tensor(axes)
+    # Without constant axes the count is of all axes, which is never too small.
     if constant is not None and constant.size:
         return [axis_size(node.inputs[0], int(axis)) for axis in constant.numpy().reshape(-1)]
     shape = None if node.inputs[0] is None else dimensions(node.inputs[0])

@@ -19,7 +19,7 @@ __all__ = ["INVERSIONS"]
 
 
 def _first(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
-    """Views, and what picks elements of its first operand or rounds them."""
+    """Views, and operators that pick elements of their first operand or round them."""
     return [(node.inputs[0], wanted)]
 
 
@@ -70,11 +70,13 @@ def _difference(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Dem
 
 
 def _product(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    # A factor of unknown sign would turn the interval around.
     for one, other in ((0, 1), (1, 0)):
         factor = bounds.of(node.inputs[other])
         if factor.is_finite and factor.low >= 0 and factor.high > 0:
             return [(node.inputs[one], _quotients(wanted, factor))]
     if wanted.low <= 0 <= wanted.high:
+        # Both factors are unknown: each from 0 to the root keeps the product inside.
         root = Interval(0, math.isqrt(int(min(wanted.high, 1 << 62))))
         return [(node.inputs[0], root), (node.inputs[1], root)]
     return []
@@ -84,6 +86,7 @@ def _quotients(wanted: Interval, factor: Interval) -> Interval:
     """Return what stays in the interval whatever number of ``factor``, none negative, it is times."""
     if not wanted.low <= 0 <= wanted.high and not factor.low:
         return Interval(math.inf, -math.inf)  # zero times anything is not inside
+    # Towards zero the largest factor is the worst case, away from it the smallest.
     low = wanted.low / (factor.high if wanted.low <= 0 else factor.low)
     high = wanted.high / (factor.high if wanted.high >= 0 else factor.low)
     return Interval(low, high)
@@ -94,6 +97,8 @@ def _quotient(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Deman
     if not divisor.is_finite or divisor.low <= 0:
         return []
     low = wanted.low * (divisor.low if wanted.low <= 0 else divisor.high)
+    # Division cuts towards zero, so that a little more than the product still gives the same
+    # quotient.
     high = wanted.high * divisor.low + divisor.low - 1 if wanted.high >= 0 else -math.inf
     return [(node.inputs[0], Interval(low, high))]
 
@@ -108,14 +113,16 @@ def _negative(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Deman
 
 
 def _size(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
+    # The negative half may be as long as the positive one where zero is wanted.
     low = -wanted.high if wanted.low <= 0 else wanted.low
     return [(node.inputs[0], Interval(low, wanted.high))]
 
 
 def _addends(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
-    """CumSum, ReduceSum: each element may be the whole's share."""
+    """CumSum, ReduceSum: each element gets an equal share of what the sum may be."""
     value = node.inputs[0]
     count = summands(node)
+    # Without zero in the interval the share of an element depends on all others.
     if value is None or count is None or not wanted.low <= 0 <= wanted.high:
         return []
     return [(value, Interval(wanted.low / count, wanted.high / count))]
@@ -126,7 +133,7 @@ _KEPT: Final = (
     | operators(kind=Kind.MOVE)
     | {"Cast", "Ceil", "Floor", "ReduceMax", "ReduceMin", "Round"}
 )
-"""Their results are elements of their first operand, or rounded ones."""
+"""Operators whose results are elements of their first operand, or such elements rounded."""
 
 INVERSIONS: Final[Mapping[str, Callable[[ir.Node, Interval, Bounds], Sequence[Demand]]]] = (
     MappingProxyType(

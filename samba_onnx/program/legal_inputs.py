@@ -35,12 +35,14 @@ def legal_inputs(graph: ir.Graph) -> dict[ir.Value, Interval]:
     inputs = set(graph.inputs)
     proved: dict[ir.Value, Interval] = {}
     for node in graph:
+        # A node that may not run, as in a body, proves nothing: only the main graph is looked at.
         if node.domain or node.op_type not in _LOOKUPS:
             continue
         for value, interval in LEGAL[node.op_type](node):
             origin = _origin(value)
             if origin in inputs and origin is not None and interval != Interval():
                 proved[origin] = proved.get(origin, Interval()).within(interval)
+    # Demands that exclude each other mean that the graph has no result at all.
     return {value: interval for value, interval in proved.items() if not interval.is_empty}
 
 
@@ -48,6 +50,7 @@ def _origin(value: ir.Value | None) -> ir.Value | None:
     """Return the value that one has all elements of."""
     while value is not None:
         node = value.producer()
+        # A view without elements proves nothing of what it was made of.
         if node is None or node.domain or node.op_type not in _WHOLE or not _has_elements(value):
             return value
         value = node.inputs[0]

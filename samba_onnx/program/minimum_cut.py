@@ -35,12 +35,16 @@ class Network:
             end: Where it ends.
             capacity: What cutting it costs.
         """
+        # networkx keeps one edge between two points, and would replace the capacity of the first
+        # one.
         there = self._graph.get_edge_data(start, end, {}).get("capacity", 0)
         self._graph.add_edge(start, end, capacity=there + capacity)
 
     def before_cut(self) -> set[Hashable]:
         """Return the points on the source's side of the cheapest cut, the one closest to it."""
         residual = self._residual()
+        # Of all cheapest cuts this is the one with the fewest points before it, so that the choice
+        # does not depend on the order in which edges were added.
         return _joined(SOURCE, residual.adj)
 
     def behind_cut(self) -> set[Hashable]:
@@ -55,10 +59,9 @@ class Network:
 def _joined(end: Hashable, edges: Any) -> set[Hashable]:
     """Return the points that edges with room join with an end, itself among them.
 
-    Args:
-        end: The end.
-        edges: Attributes of edges by point and neighbour, in the direction that is followed.
+    Edges are attributes by point and neighbour, in the direction that is followed.
     """
+    # Edges that are full are the cut, and are not crossed.
     found, pending = {end}, [end]
     while pending:
         for neighbour, edge in edges[pending.pop()].items():

@@ -47,6 +47,7 @@ def repetition(node: ir.Node) -> Repetition | None:
     axes = [0] * count if stated is None else list(stated.as_ints())
     lengths = {_length(value, axis) for value, axis in zip(node.inputs[states:], axes, strict=True)}
     steps = lengths.pop()
+    # Values of different lengths contradict each other, and shape inference did not see it.
     return Repetition(graph, steps, states) if steps and not lengths else None
 
 

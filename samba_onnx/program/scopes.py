@@ -17,6 +17,7 @@ OWN_SCOPE_KEY = "samba.scope"
 OPERATOR_KEY = "samba.operator"
 """Metadata of our own exporter: the operator of torch that a node computes or is a part of, forward or backward;
 empty for one that goes through elements one by one."""
+# Metadata comes from any model; a name of a stage needs no more.
 _LONGEST_TEXT = 10_000
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
@@ -33,6 +34,8 @@ def scope(node: ir.Node) -> tuple[str, ...] | None:
         for the outermost module itself, None where the node does not say.
     """
     own = node.metadata_props.get(OWN_SCOPE_KEY, "")[:_LONGEST_TEXT]
+    # Our own exporter's path is exact, torch's scopes hold the same as text, and names of nodes are
+    # a guess.
     if own:
         return tuple(part for part in own.split(SEPARATOR)[1:] if part)
     text = node.metadata_props.get(SCOPES_KEY, "")[:_LONGEST_TEXT]
@@ -91,6 +94,7 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
     Returns:
         Names in the same order, each different: ``("a", "a")`` becomes ``("a", "a_2")``.
     """
+    # Numbers count from 2, since the first one keeps its plain name.
     free = FreeNames(names, first=2)
     seen: set[str] = set()
     result: list[str] = []

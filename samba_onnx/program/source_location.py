@@ -13,6 +13,7 @@ import onnx_ir as ir
 STACK_TRACE = "pkg.torch.onnx.stack_trace"
 """Where the exporter that is built on ``torch.export`` keeps a node's stack, outermost first."""
 
+# Regular expressions over text of a stranger's model; no stack is this long.
 _MAX_CHARACTERS = 100_000
 _TRACE_FRAME = re.compile(r'^\s*File "([^"\n]{1,1000})", line (\d{1,9}), in ', re.MULTILINE)
 _DOC_FRAME = re.compile(r"^(\S[^\n]{0,1000}?)\((\d{1,9})\): ", re.MULTILINE)
@@ -75,6 +76,7 @@ def trace_location(trace: str) -> str:
 
 def _best(frames: list[_Frame]) -> str:
     own = (frame for frame in frames if frame.package_path is None)
+    # A frame without package path is the user's own, and was taken above.
     other = (
         frame for frame in frames if not (frame.package_path or "torch/").startswith(_LIBRARIES)
     )
@@ -96,6 +98,8 @@ def _frames(node: ir.Node) -> Iterator[_Frame]:
 
 def _parse(pattern: re.Pattern[str], text: str) -> Iterator[_Frame]:
     for path, line in pattern.findall(text[:_MAX_CHARACTERS]):
+        # Models exported on Windows name files with backslashes.
         path = path.replace("\\", "/")
+        # `<string>` and `<eval_with_key>` are code that no file holds.
         if not path.startswith("<") and path.isprintable():
             yield _Frame(path, int(line))

@@ -18,6 +18,7 @@ def type_text(value: ir.Value) -> str:
         could not be inferred.
     """
     kind: ir.TypeProtocol | None = value.type
+    # An initializer of some exporters has a type in its tensor only.
     if kind is None and value.const_value is not None:
         kind = ir.TensorType(value.const_value.dtype)
     return "" if kind is None else _text(kind)

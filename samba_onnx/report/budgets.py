@@ -23,10 +23,13 @@ def memory(manifest: Manifest) -> tuple[MemoryReport, ...]:
     on_chip = 0
     for graph in manifest.graphs:
         own = [sizes.get(call.stage, 0) for call in graph.calls]
+        # Graphs follow each other, and so do sections: the one that needs the most counts. In spatial
+        # mapping all sections of a graph are there at once.
         on_chip = max(on_chip, sum(own) if graph.spatial_batches else max(own, default=0))
     reports = []
     for tier in manifest.target.tiers:
         regions = [region.bytes for region in manifest.regions if region.tier == tier.name]
+        # No region lies on the chip: what sections hold there is planned with them.
         used = sum(regions) + (on_chip if tier.name == "sram" else 0)
         reports.append(MemoryReport(tier.name, tier.bytes, used, len(regions)))
     return tuple(reports)
@@ -66,6 +69,7 @@ def section_reports(manifest: Manifest) -> tuple[SectionReport, ...]:
             modelled_seconds=section.seconds,
             operators=section.operators,
             rule=section.rule,
+            # A PEF of an older version has no parts of times, and of no time none takes the most.
             dominant=section.time.dominant.value if section.time and section.seconds else "",
             time_parts={} if section.time is None else dict(vars(section.time)),
             repeated=tuple(

@@ -61,6 +61,7 @@ def change_reports(manifest: Manifest) -> tuple[ChangeReport, ...]:
     Args:
         manifest: A PEF's manifest.
     """
+    # Changes are planned with names of nodes; the user's lines stand with the fallbacks.
     locations = {
         node.name: node.location for fallback in manifest.fallbacks for node in fallback.reasons
     }
@@ -80,6 +81,7 @@ def change_reports(manifest: Manifest) -> tuple[ChangeReport, ...]:
         )
         for change in manifest.changes
     ]
+    # Sorted again: a manifest has the changes of one graph behind those of another.
     return tuple(sorted(changes, key=lambda change: -change.seconds_saved))
 
 
@@ -112,6 +114,7 @@ def change_first(
 
     if not changes:
         return None
+    # Fewer rows than other tables have: below them stands a sentence of advice for each.
     shown = changes if rows is None else changes[: max(rows // 3, 1)]
     cells = [
         (
@@ -119,6 +122,7 @@ def change_first(
             f"{change.transfers_saved:,}",
             byte_text(change.bytes_saved),
             second_text(change.seconds_saved),
+            # Where the model does not carry the user's lines, names of nodes are what there is to look for.
             some(change.locations or change.nodes, None if rows is None else 2),
         )
         for change in shown
@@ -126,6 +130,7 @@ def change_first(
     lines: list[RenderableType] = [
         table(("on the RDU, it would save", ">transfers", ">bytes", ">time", "at"), cells)
     ]
+    # Once: an operator that is refused for two reasons has the same advice for both.
     advised = dict.fromkeys((change.operator, change.advice) for change in shown if change.advice)
     lines += [indent(Text(printable(f"{operator}: {text}"))) for operator, text in advised]
     left = len(changes) - len(shown)

@@ -183,6 +183,7 @@ def _circumstances(before: Report, after: Report) -> tuple[str, ...]:
         "level": (before.level, after.level),
         "sizes": (_sizes(before), _sizes(after)),
     }
+    # Without sections nothing says how their times would be modelled.
     if before.sections and after.sections:
         pairs["modelled times"] = (_timing(before), _timing(after))
     return tuple(
@@ -213,12 +214,14 @@ def _fallbacks(before: Report, after: Report) -> tuple[FallbackChange, ...]:
         _changed("reason", node, left[key], right[key])
         for key, node in right.items()
         if key in left
+        # A sentence that only names another target is no other reason.
         and left[key].reason.replace(before.target, "") != node.reason.replace(after.target, "")
     ]
     gone = [node for key, node in left.items() if key not in right]
     new = [node for key, node in right.items() if key not in left]
     # One operator on the CPU for one reason in both: the node is there under another name.
     gone, new = _without_renamed(gone, new)
+    # Rewriting gives nodes other names: counts of their operators tell where they went.
     risen = _risen(before, after), _risen(after, before)
     changes = [
         *(
@@ -250,6 +253,7 @@ def _without_renamed(
 ) -> tuple[list[FallbackNodeReport], list[FallbackNodeReport]]:
     """Drop pairs of a node that is gone and a new one of its operator, reason and line."""
     pairs = Counter(map(_kind, gone)) & Counter(map(_kind, new))
+    # A copy for each, which uses its pairs up.
     return _after_first(gone, Counter(pairs)), _after_first(new, Counter(pairs))
 
 

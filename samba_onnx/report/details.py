@@ -18,6 +18,7 @@ def details(report: Report, rows: int | None = 12) -> RenderableType:
 
 def _interface(report: Report, rows: int | None) -> RenderableType | None:
     """Show inputs and outputs of every graph, other than argins."""
+    # Argins have a table of their own, with their defaults.
     scalars = {argin.name for argin in report.argins}
     cells = [
         (
@@ -85,6 +86,7 @@ def _plan(report: Report, rows: int | None) -> RenderableType | None:
 def _members(report: Report, rows: int | None) -> RenderableType | None:
     """Show the files inside the PEF."""
     cells = [
+        # Enough to tell two files apart by eye; the JSON document has all digits.
         (member.name, byte_text(member.bytes), member.sha256[:16] + "…")
         for member in report.members
     ]
@@ -102,6 +104,7 @@ def _residents(report: Report, rows: int | None) -> RenderableType | None:
     return residents_table(report.residents, rows)
 
 
+# What a caller needs comes first, and what lies in the file last.
 DETAILS: tuple[Block, ...] = (
     _interface,
     _argins,

@@ -67,6 +67,7 @@ def _figures(report: DifferenceReport) -> list[Sequence[str]]:
             _verdict(figure),
         )
         for figure in report.figures
+        # The JSON document has the figures that did not change, too.
         if figure.before != figure.after
     ]
 
@@ -74,6 +75,7 @@ def _figures(report: DifferenceReport) -> list[Sequence[str]]:
 def _verdict(figure: FigureChange) -> str:
     if not figure.watched:
         return "-"
+    # One that rose and is not worse did so within what the user allows.
     return "worse" if figure.worse else "better" if figure.after < figure.before else "allowed"
 
 

@@ -18,11 +18,14 @@ def to_json(document: Any) -> str:
         JSON in the order of the fields. Characters outside ASCII are escaped, so that names with
         broken text survive; a number that JSON lacks (NaN, infinity) becomes null.
     """
+    # Without NaN, which is no JSON: should one get past `_plain`, an error is better than a file that
+    # parsers refuse.
     return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
 
 
 def _plain(value: Any) -> Any:
     """Return ``value`` in the types of JSON."""
+    # Not `dataclasses.asdict`: it copies all that a report holds, and leaves what JSON lacks.
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
@@ -31,6 +34,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
+    # What is not finite is not known: readers of JSON have null for that.
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return None
     return value
@@ -45,6 +49,7 @@ def json_schema(document_type: type) -> dict[str, Any]:
     Returns:
         A schema of the 2020-12 dialect whose descriptions are the docstrings of the fields.
     """
+    # Here, not above: only schemas need pydantic, and every command would wait for its import.
     from pydantic import TypeAdapter
 
     schema = TypeAdapter(document_type).json_schema(mode="serialization")
@@ -63,6 +68,7 @@ def _tidy(schema: Any) -> Any:
             tidy[key] = {name: _tidy(item) for name, item in value.items()}
         elif key == "description":
             tidy[key] = " ".join(value.replace("``", "").split())
+        # A default would say that a field may be missing: a document has all of them.
         elif key not in ("title", "default"):
             tidy[key] = _tidy(value)
     if "properties" in tidy:

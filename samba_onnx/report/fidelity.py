@@ -23,15 +23,19 @@ every weight of two bytes, and as many per sequence."""
 def program_kind(manifest: Manifest) -> str:
     """Return the kind of program by which published figures are grouped; empty for any other."""
     nodes = sum(section.nodes for section in manifest.sections)
+    # Published times are of programs that run on the RDU as a whole, and of no model at peak rates.
     if manifest.target.timing is None or manifest.fallbacks or not nodes:
         return ""
+    # Before attention is looked for: programs that train have that, too.
     if any(section.type is SectionType.BCKWD for section in manifest.sections):
         return f"training {manifest.level}"
+    # Before attention, too: a Softmax by itself is a single operator.
     if nodes == 1:
         return "single operators"
     if any(_ATTENTION & section.operators.keys() for section in manifest.sections):
         flops = sum(section.flops for section in manifest.sections)
         moved = sum(section.bytes for section in manifest.sections)
+        # Nothing in a manifest says how many tokens a run reads: the work for each byte does.
         return "decoding" if flops < _TOKEN * moved else "prefill"
     return ""
 

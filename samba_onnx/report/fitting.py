@@ -88,6 +88,7 @@ def fit_size(
     """
     if manifest is None:
         return FitSizeReport(size, reserved, None, None, None, refusal)
+    # Graphs run one at a time: the one that needs the most decides.
     timelines = memory_timelines(manifest)
     return FitSizeReport(
         size=size,
@@ -116,6 +117,7 @@ def _fit(fit: FitReport) -> RenderableType:
         refusals.update({reason} - {""})
     if fit.multiple > 1:
         parts.append(Text(f"multiples of {fit.multiple:,} were tried"))
+    # A size that was assumed decides the answer as much as what was asked for.
     if fit.others:
         parts.append(Text(printable(f"with {', '.join(fit.others)}, which nobody stated")))
     where = f"{fit.name or fit.dimension} ({', '.join(fit.inputs)})"
@@ -143,6 +145,7 @@ def _end(limit: FitLimitReport) -> str:
     place = " and ".join(limit.tiers)
     following = limit.next
     if following is None:
+        # Planning alone has no such end: it is the configuration that states the longest sequence.
         if limit.limit == "model":
             return f"{place}: the configuration of the model states no more"
         return f"{place}: no size that was planned is too large"
@@ -152,6 +155,8 @@ def _end(limit: FitLimitReport) -> str:
         sentence = f"{what} is refused: {following.refusal}"
     else:
         sentence = f"{what} takes {taken:,} of {limit.capacity_bytes:,} bytes"
+        # Fewer bytes than there are, and no room all the same: no tier alone had enough left for a region.
         if taken <= limit.capacity_bytes:
             sentence += ", in regions that lie whole in one tier each and leave gaps"
+    # A search ends after so many plans, which may leave a gap between what fits and what does not.
     return sentence if limit.exact else f"{sentence}; sizes between them were not tried"

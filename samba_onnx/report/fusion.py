@@ -46,8 +46,10 @@ def fusion(manifest: Manifest) -> tuple[FusionReport, ...]:
         if section.rule:
             sections[section.rule] = sections.get(section.rule, 0) + 1
             nodes[section.rule] = nodes.get(section.rule, 0) + section.nodes
+    # A section whose rule no file has was marked in the user's program.
     named = {rule.name for rule in manifest.fusion_rules}
     by_hand = [
+        # Marks come before all rules, whatever their priority: a number for them would say nothing.
         FusionReport(name, BY_HAND, 0.0, "", count, nodes[name])
         for name, count in sections.items()
         if name not in named
@@ -89,6 +91,7 @@ def fusion_table(rules: Sequence[FusionReport], rows: int | None) -> RenderableT
     parts: list[RenderableType] = []
     if cells:
         parts.append(table(("rule", "from", ">sections", ">nodes"), cells, limit=rows))
+    # Said, too: a rule that is out of date or names the wrong operators looks like one that is not needed.
     idle = [printable(rule.rule) for rule in rules if not rule.sections]
     if idle:
         parts.append(Text(f"never matched: {', '.join(idle)}"))

@@ -26,6 +26,7 @@ def headline_text(
     """
     several = f"{manifest.parallel.rdus} RDUs of " if manifest.parallel else ""
     start = f"{printable(manifest.source.name)} → {several}{printable(manifest.target.name)}: "
+    # Of no nodes there is no share.
     if not coverage.nodes:
         return f"{start}no nodes are left after conversion: outputs are inputs or constants"
     if not coverage.cpu_nodes:
@@ -37,6 +38,8 @@ def headline_text(
     if not coverage.rdu_nodes:
         return f"{start}nothing runs on the RDU: {_all_on_cpu(manifest, coverage.cpu_nodes)}"
     places = count_text(coverage.cpu_places, "place")
+    # Inputs and outputs cross the link wherever nodes run: only the other transfers are what falling back
+    # costs.
     fallback = tuple(total for total in per_run if total.cause is Cause.FALLBACK)
     share = percent_text(coverage.rdu_nodes, coverage.nodes)
     verb = "falls" if coverage.cpu_nodes == 1 else "fall"
@@ -52,6 +55,7 @@ def _chosen(manifest: Manifest) -> str:
     """Say how many of the nodes on the CPU are there to save time, or run at load only."""
     nodes = [node for fallback in manifest.fallbacks for node in fallback.reasons]
     at_load = sum(node.at_load for node in nodes)
+    # Each node once: one that is computed at load costs no time in a run, supported or not.
     saving = sum(node.supported and not node.at_load for node in nodes)
     parts = [f"{saving:,} of them to save time"] if saving else []
     if at_load:
@@ -74,10 +78,12 @@ def _all_on_cpu(manifest: Manifest, nodes: int) -> str:
     """
     falls = "the only node falls" if nodes == 1 else f"all {nodes:,} nodes fall"
     text = f"{falls} back to the CPU{_chosen(manifest)}"
+    # By calls: fallbacks of graphs that a run does not execute take no time in it.
     called = Counter(call.stage for graph in run_graphs(manifest) for call in graph.calls)
     seconds = sum(called[fallback.id] * fallback.seconds for fallback in manifest.fallbacks)
     if not seconds:
         return f"{text}, in a time that is not modelled"
+    # The time of some nodes is in no sum, since nobody knows their sizes.
     least = "at least " if any(fallback.unmodelled for fallback in manifest.fallbacks) else ""
     return f"{text}, {least}{second_text(seconds)} {_run(manifest)} there"
 

@@ -45,7 +45,10 @@ def render(content: RenderableType, *, width: int | None = None, color: bool = F
     Returns:
         Lines, each with its newline.
     """
+    # Names from files are shown as they are: no markup, no emoji, nothing highlighted. Nor does the user's
+    # environment change what is written, so that one report is one text.
     console = Console(
+        # A pipe has no width: what reads it takes a row for a line.
         width=width or 100_000,
         force_terminal=color,
         color_system="standard" if color else None,
@@ -57,6 +60,7 @@ def render(content: RenderableType, *, width: int | None = None, color: bool = F
     )
     with console.capture() as capture:
         console.print(content)
+    # rich fills lines with blanks, which would make every file differ with its width.
     return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
 
 
@@ -94,9 +98,12 @@ def table(
         grid.add_column(
             heading.removeprefix(">"),
             justify="right" if number else "left",
+            # A number in two lines would be read as two numbers.
             no_wrap=number,
+            # Folded, not cut: the end of a reason may be what tells it from others.
             overflow="fold",
         )
+    # One row more takes no more room than the line that would tell of it.
     shown = rows if limit is None or len(rows) <= limit + 1 else rows[:limit]
     for row in shown:
         grid.add_row(*(_Cell(printable(cell)) for cell in row))
@@ -116,6 +123,7 @@ class _Cell:
         self._text = text
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        # As wide as the whole text: it is broken only where the terminal is too narrow for it.
         return Text(self._text).__rich_measure__(console, options)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -89,6 +89,7 @@ def brought_table(rules: Sequence[LegalisationReport], rows: int | None) -> Rend
             second_text(rule.seconds_saved),
         )
         for rule in rules
+        # A rule that only left nodes stands in the other table, with the reasons.
         if rule.nodes
     ]
     if not cells:
@@ -112,11 +113,15 @@ def left_table(rules: Sequence[LegalisationReport], rows: int | None) -> Rendera
     reasons: dict[tuple[str, str], list[str]] = {}
     for rule in rules:
         if rule.left:
-            reasons[rule.rule, "writing it otherwise would make no run shorter"] = [*rule.left]
+            # Several graphs may have left nodes of one rule.
+            why = "writing it otherwise would make no run shorter"
+            reasons.setdefault((rule.rule, why), []).extend(rule.left)
+        # By reason, since a rule refuses all nodes of a kind with one sentence.
         for node, reason in rule.refused.items():
             reasons.setdefault((rule.rule, reason), []).append(node)
     if not reasons:
         return None
+    # Names of nodes are long, and many have one reason: three show where to look.
     shown = None if rows is None else 3
     cells = [
         (rule, f"{len(nodes):,}", printable(reason), some(nodes, shown))

@@ -30,6 +30,7 @@ def lint_text(report: LintReport, rows: int | None = 12) -> RenderableType:
     if left:
         more = f"… and {count_text(left, 'more finding')} (-v shows all)"
         parts.append(Text(more, style="dim"))
+    # Why and what instead stand once for each rule, below its findings, which are a line each.
     for rule in report.rules:
         parts += [Text(""), _rule(rule)]
     return Group(*parts)

@@ -20,6 +20,7 @@ __all__ = ["field_tables", "manifest_records", "manifest_schema"]
 def manifest_records() -> dict[str, type]:
     """Return every dataclass that a manifest holds, by name: the manifest, then each where it is first used."""
     records: dict[str, type] = {}
+    # Breadth first: a page describes the manifest, then what its fields hold, then what is in that.
     waiting: list[type] = [Manifest]
     while waiting:
         kind = waiting.pop(0)
@@ -47,9 +48,11 @@ def manifest_schema() -> dict[str, Any]:
             field.name: {**properties[field.name], "description": described[field.name]}
             for field in stored
         }
+        # What older PEFs lack is not required: the reader knows what it stands for.
         definitions[name]["required"] = [
             field.name for field in stored if not field.metadata.get("may_be_missing")
         ]
+        # As the reader has it, which refuses what it does not know.
         definitions[name]["additionalProperties"] = False
     return schema
 
@@ -109,8 +112,10 @@ def _parts(hint: Any) -> Iterator[type]:
 def _field_docs(kind: type) -> dict[str, str]:
     """Return the docstrings of fields, inherited ones too; one line each, without reST's marks."""
     described: dict[str, str] = {}
+    # Bases first, so that a record may describe an inherited field anew.
     for owner in reversed(kind.__mro__):
         if dataclasses.is_dataclass(owner):
+            # From the source: docstrings of fields are gone when a program runs.
             (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
             assert isinstance(definition, ast.ClassDef)
             for statement, following in zip(definition.body, definition.body[1:], strict=False):

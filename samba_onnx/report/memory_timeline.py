@@ -31,7 +31,9 @@ __all__ = [
 ]
 
 _LARGEST = 10
+"""Values at the peak that a record has."""
 _SHOWN = 5
+"""Values at the peak that a table without `-v` has."""
 _COLUMNS = (
     (SymbolKind.WEIGHT, "weights"),
     (SymbolKind.BUFFER, "buffers"),
@@ -87,7 +89,7 @@ class GraphMemoryReport:
     graph: str
     """Name of the graph."""
     reserved_bytes: int
-    """All regions of the PEF: every value has one of its own, for as long as the PEF is loaded."""
+    """All regions of the PEF, for as long as it is loaded; values that are never needed at once may share one."""
     peak_bytes: int
     """The most that must be there during one call."""
     peak_call: int | None
@@ -119,7 +121,9 @@ def _graph_memory(manifest: Manifest, graph: Graph) -> GraphMemoryReport:
     totals = [sum(entry.values()) for entry in entries]
     peak = totals.index(max(totals))
     slow = _slow_tiers(manifest)
+    # A run executes every call for each of its mini-batches.
     batches = graph.spatial_batches or 1
+    # Sections alone: fallbacks read and write in the memory of the host.
     sections = {section.id: section.bytes for section in manifest.sections}
     streamed = [  # of a table a section may read only rows, and of all no more than it moves
         batches * min(sum(moved[tier] for tier in slow & moved.keys()), sections.get(call.stage, 0))
@@ -162,6 +166,7 @@ def _by(entry: Occupancy, place: int) -> dict[str, int]:
 def _largest(
     manifest: Manifest, graph: Graph, lifetimes: Iterable[Lifetime]
 ) -> tuple[MemoryValueReport, ...]:
+    # By name where they are equal: one model has one report, byte for byte.
     largest = sorted(lifetimes, key=lambda lifetime: (-lifetime.region.bytes, lifetime.symbol))[
         :_LARGEST
     ]
@@ -169,6 +174,7 @@ def _largest(
     stages = manifest.stages()
     own = [stages[call.stage] for call in graph.calls]
     for stage in own:
+        # What writes a value says more of it than what reads it.
         layers |= {name: stage.name for name in stage.outputs if name not in layers}
     for stage in own:
         for name in (*stage.inputs, *stage.weights):
@@ -199,11 +205,12 @@ def timeline_text(
     if memory is None or not memory.peak_bytes:
         return None
     peak = f"{byte_text(memory.peak_bytes)} needed at once"
+    # Of one call there is no other that the peak could be in.
     if memory.peak_call is not None and len(memory.calls) > 1:
         stage = next(call.stage for call in memory.calls if call.call == memory.peak_call)
         peak += f", in call {memory.peak_call} ({printable(names.get(stage, ''))})"
     parts: list[RenderableType] = [
-        Text(f"{peak}; {byte_text(memory.reserved_bytes)} reserved, a place for every value")
+        Text(f"{peak}; {byte_text(memory.reserved_bytes)} reserved while the PEF is loaded")
     ]
     if memory.streamed_bytes:
         parts.append(
@@ -220,9 +227,11 @@ def timeline_text(
 
 def _calls(memory: GraphMemoryReport, rows: int | None) -> RenderableType:
     """Show the timeline; neighbours that read the same are one row."""
+    # A model that does not train has no gradients, and a table of 80 columns no room for empty ones.
     kinds = [(kind, word) for kind, word in _COLUMNS if any(kind in c.kinds for c in memory.calls)]
     lines: list[tuple[int, int, tuple[str, ...]]] = []
     for stretch in _stretches(memory.calls, rows):
+        # A stretch is as high as its highest call: the peak must be in a row.
         most = max(stretch, key=lambda call: call.bytes)
         moved = sum(call.streamed_bytes for call in stretch)
         figures = (
@@ -231,6 +240,7 @@ def _calls(memory: GraphMemoryReport, rows: int | None) -> RenderableType:
             *([byte_text(moved)] if memory.streamed_bytes else []),
         )
         begin = stretch[0].call
+        # What is streamed is a sum over calls: rows with some of it would have another sum together.
         if lines and rows is not None and not moved and lines[-1][2] == figures:
             begin = lines.pop()[0]
         lines.append((begin, stretch[-1].call, figures))

@@ -76,6 +76,7 @@ def parallel(manifest: Manifest) -> ParallelReport | None:
     if cut is None:
         return None
     weights = _weight_bytes(manifest)
+    # In the order of a target, HBM before DDR: the first one is what `fits` is about.
     tiers = [tier for tier in manifest.target.tiers if tier.name != "sram"]
     used = {tier.name: 0 for tier in manifest.target.tiers}
     for region in manifest.regions:
@@ -105,6 +106,7 @@ def parallel(manifest: Manifest) -> ParallelReport | None:
 
 def _weight_bytes(manifest: Manifest) -> int:
     """Return the bytes of the regions of weights."""
+    # By region: a weight and its update are in one place.
     places = {s.region for s in manifest.symbols if s.kind is SymbolKind.WEIGHT and s.region}
     return sum(region.bytes for region in manifest.regions if region.name in places)
 
@@ -114,6 +116,7 @@ def _exchanges(manifest: Manifest) -> tuple[ExchangeReport, ...]:
     stages = {section.id: section for section in manifest.sections}
     for graph in run_graphs(manifest):
         for transfer in graph.run_transfers:
+            # Copies to and from the host are in the table of transfers.
             if transfer.cause is not Cause.COLLECTIVE or transfer.call is None:
                 continue
             exchange = stages[graph.calls[transfer.call].stage].collective
@@ -134,6 +137,7 @@ def _token_seconds(manifest: Manifest) -> float:
     if cut is None or not cut.tokens:
         return 0.0
     return sum(
+        # Bytes are those of all tokens of a run; latency is that of an exchange, however few it sends.
         manifest.target.exchange_seconds(-(-transfer.bytes // cut.tokens))
         for graph in run_graphs(manifest)
         for transfer in graph.run_transfers

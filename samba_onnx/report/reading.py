@@ -24,6 +24,7 @@ def read_report(text: bytes, name: str) -> Report:
     try:
         return TypeAdapter(Report).validate_json(text)
     except ValidationError as error:
+        # One is enough: in a document of another version, one change makes many errors.
         first = error.errors(include_url=False)[0]
         place = ".".join(str(step) for step in first["loc"]) or "the whole"
         raise UsageError(

@@ -56,6 +56,7 @@ def reduction_text(report: ReductionReport) -> RenderableType:
     ]
     if report.model:
         operators = ", ".join(f"{count} {name}" for name, count in report.operators.items())
+        # Whose fault it is decides what to do: report a defect, or convert again.
         cause = (
             "This version of the compiler converts it wrongly: please report it with these files."
             if report.converts_wrongly

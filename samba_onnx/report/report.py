@@ -204,6 +204,7 @@ class Report:
 
     def __rich__(self) -> RenderableType:
         """Return what ``rich.print(report)`` shows: the summary."""
+        # Here, not above: the blocks of a terminal are of reports, and import this module.
         from samba_onnx.report.terminal import summary
 
         return summary(self)
@@ -235,6 +236,8 @@ def _coverage(manifest: Manifest) -> Coverage:
         OperatorCoverage(name, rdu_nodes[name], cpu_nodes[name], rdu_flops[name], cpu_flops[name])
         for name in rdu_nodes | cpu_nodes
     ]
+    # What is left on the CPU first, then what does most of the work: rows that a table cuts off matter
+    # least.
     operators.sort(
         key=lambda row: (
             -row.cpu_nodes,
@@ -315,6 +318,7 @@ def _boundaries(manifest: Manifest) -> tuple[BoundaryReport, ...]:
         BoundaryReport(
             graph=graph.name,
             direction=(
+                # A boundary has a section on one side only: either end tells the way.
                 Direction.RDU_TO_HOST if boundary.before in sections else Direction.HOST_TO_RDU
             ),
             before=boundary.before,
@@ -343,6 +347,7 @@ def _undocumented_support(experimental: dict[str, int]) -> tuple[UndocumentedSup
     """Split ``operator: evidence``, the operator with most nodes first."""
     rows = []
     for key, nodes in experimental.items():
+        # From the right: the domain of an operator has colons, too.
         operator, _, evidence = key.rpartition(": ")
         rows.append(UndocumentedSupport(operator or key, evidence if operator else "", nodes))
     return tuple(sorted(rows, key=lambda row: (-row.nodes, row.operator)))

@@ -129,6 +129,7 @@ def output_reports(name: str, value: Any) -> tuple[OutputReport, ...]:
     Returns:
         One report per array.
     """
+    # Here, not above: only a run has arrays, and reports on plans would wait for the import.
     import numpy as np
 
     if isinstance(value, list | tuple):
@@ -140,11 +141,14 @@ def output_reports(name: str, value: Any) -> tuple[OutputReport, ...]:
     if value is None:
         return (OutputReport(name, "none", (), None, None, None, 0),)
     array = np.asarray(value)
+    # Texts and complex numbers have no order, and so neither a smallest nor a largest element.
     if array.dtype.kind in "OUSTc":
+        # numpy's type of texts states the longest of them, which is no type that an output has.
         kind = str(array.dtype) if array.dtype.kind == "c" else "string"
         return (OutputReport(name, kind, array.shape, None, None, None, 0),)
     # Statistics of short types in float64: their own sums would overflow.
     wide = array.astype(np.float64)
+    # One NaN would make all three figures NaN: those are counted apart.
     finite = wide[np.isfinite(wide)]
     minimum = mean = maximum = None
     if finite.size:

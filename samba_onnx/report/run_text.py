@@ -37,6 +37,7 @@ def run_text(report: RunReport, rows: int | None = 12) -> RenderableType:
     ]
     columns = ("name", "dtype", "shape", ">min", ">mean", ">max")
     parts += [Text(""), titled("Outputs", table(columns, outputs, limit=rows))]
+    # Said apart: smallest, mean and largest are of finite elements, and look as if all were well.
     odd = [output for output in report.outputs if output.not_finite]
     if odd:
         text = ", ".join(f"{output.name} ({output.not_finite:,})" for output in odd)
@@ -80,9 +81,11 @@ def verification_text(report: VerificationReport, rows: int | None = 12) -> Rend
             f"{output.mismatched:,} of {output.elements:,}",
             "yes" if output.passed else "NO",
         )
+        # What does not hold comes first: a long table ends before its last rows.
         for output in sorted(report.outputs, key=lambda output: output.passed)
     ]
     columns = ("output", "dtype", "shape", ">max error", ">relative", ">steps", ">of allowed")
+    # Most outputs share one, which is said once.
     tolerances = dict.fromkeys(f"{output.dtype}: {output.tolerance}" for output in report.outputs)
     return Group(
         Text(report.headline, style="bold" if report.passed else "bold red"),
@@ -118,6 +121,7 @@ def _calls(report: RunReport, rows: int | None) -> RenderableType:
         *(">this CPU, min", ">this CPU, median", ">RDU, modelled", ">with launch"),
     )
     title = "Time by call: the emulator, measured on this CPU, and the RDU, modelled; not to be compared"
+    # A run of some sections only has no modelled time as a whole.
     lines = [] if report.modelled_time is None else modelled_time_lines(report.modelled_time)
     return Group(
         titled(title, table(columns, cells, limit=rows)),

@@ -84,6 +84,7 @@ def scaling_text(report: ScalingReport, rows: int | None = 12) -> RenderableType
         (
             f"{step.replicas:,}",
             step.mode,
+            # Modes differ by what they hide, which is little of a step.
             second_text(step.step_seconds, closely=True),
             second_text(step.reduction_seconds),
             second_text(step.waiting_seconds),
@@ -102,6 +103,7 @@ def scaling_text(report: ScalingReport, rows: int | None = 12) -> RenderableType
     return Group(
         Text(report.headline, style="bold"),
         Text(""),
+        # Without a limit: a number of replicas without one of its modes could not be compared.
         titled(f"A modelled step ({what})", table(columns, cells, limit=None)),
         Text(""),
         titled("Rests on", table(("what", "value", "origin"), figures, limit=rows)),

@@ -48,6 +48,8 @@ def write_schemas(folder: Path) -> None:
         folder: Where to.
     """
     schemas = {name: json_schema(document) for name, document in DOCUMENTS.items()}
+    # A manifest is read by rules of its own, of which pydantic knows nothing: its schema is made from
+    # these.
     for name, schema in {**schemas, "manifest": manifest_schema()}.items():
         text = json.dumps(schema, indent=2) + "\n"
         (folder / f"{name}.schema.json").write_text(text, encoding="utf-8")

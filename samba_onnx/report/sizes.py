@@ -43,8 +43,10 @@ def fixed_inputs(manifest: Manifest) -> tuple[FixedInputReport, ...]:
     reports = []
     for fixed in manifest.fixed_inputs:
         numbers = fixed.array().ravel()
+        # As numbers of Python, whose truth values `_number_text` knows.
         shown = ", ".join(_number_text(number) for number in numbers[:_SHOWN].tolist())
         text = f"{shown}, ..." if numbers.size > _SHOWN else shown
+        # With brackets also for one number in an axis, which is another input than a scalar.
         value = f"[{text}]" if fixed.shape else text
         reports.append(FixedInputReport(fixed.name, fixed.type, fixed.shape, value))
     return tuple(reports)
@@ -76,6 +78,7 @@ def run_graphs(manifest: Manifest) -> tuple[Graph, ...]:
     """
     if not any(graph.model_names for graph in manifest.graphs):
         return manifest.graphs
+    # No sum: a run executes one of them, which its inputs choose.
     return (max(manifest.graphs, key=lambda g: sum(move.bytes for move in g.run_transfers)),)
 
 
@@ -87,6 +90,8 @@ def dynamic_table(
     """Name dynamic dimensions with their sizes, or the option that fixes each."""
     parts: list[RenderableType] = []
     if bound:
+        # A row for each dimension, with its sizes in all graphs; a size that was assumed is not one that
+        # was stated.
         sizes: dict[tuple[str, tuple[str, ...], bool], list[str]] = {}
         for one in bound:
             sizes.setdefault((one.name, one.inputs, one.assumed), []).append(str(one.size))

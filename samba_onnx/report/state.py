@@ -68,8 +68,10 @@ def parts(manifest: Manifest) -> tuple[PartReport, ...]:
     """
     types = [kind for kind in SectionType if any(s.type is kind for s in manifest.sections)]
     stages = manifest.stages()
+    # A part may be on the CPU as a whole.
     types += [f.type for f in manifest.fallbacks if f.type not in types]
     order = [stages[call.stage].type for graph in manifest.graphs for call in graph.calls]
+    # A part that no graph calls comes last.
     types.sort(key=lambda kind: order.index(kind) if kind in order else len(order))
     return tuple(_part(kind, manifest) for kind in dict.fromkeys(types))
 
@@ -96,10 +98,12 @@ def residents(manifest: Manifest) -> tuple[ResidentReport, ...]:
     names = manifest.residents()
     rows: dict[str, ResidentReport] = {}
     for symbol in manifest.symbols:
+        # Updates and the names of other graphs share the place of the first.
         if symbol.name not in names or symbol.region in rows:
             continue
         source = "device"
         if symbol.kind in LOADED_KINDS:
+            # A PEF may leave weights out, which whoever runs it loads.
             source = "user" if symbol.stored is None else "pef"
         rows[symbol.region] = ResidentReport(
             symbol.name, symbol.kind, symbol.type, symbol.shape, symbol.bytes, symbol.region, source

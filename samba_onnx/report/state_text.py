@@ -32,6 +32,7 @@ def parts_table(rows: Iterable[PartReport]) -> RenderableType | None:
         for part in rows
     ]
     columns = ("type", ">sections", ">fallbacks", ">nodes", ">work", ">time")
+    # Of one type the row would repeat the totals of the report.
     return titled("By section type", table(columns, cells)) if len(cells) > 1 else None
 
 
@@ -41,6 +42,7 @@ def resident_totals(rows: Iterable[ResidentReport]) -> RenderableType | None:
     Args:
         rows: One row per resident, from ``state.residents``.
     """
+    # By source as well: a PEF may hold some weights and leave others to whoever runs it.
     groups: dict[tuple[SymbolKind, str], list[ResidentReport]] = {}
     for row in rows:
         groups.setdefault((row.kind, row.source), []).append(row)

@@ -47,6 +47,7 @@ def survey_text(report: SurveyReport, rows: int | None = 12) -> RenderableType:
     )
     for title, columns, cells in blocks:
         if cells:
+            # With one target its name in every row would tell nothing.
             lines = [(target, *row) if several else row for target, row in cells]
             names = ("target", *columns) if several else columns
             parts += [Text(""), titled(title, table(names, lines, limit=rows))]
@@ -57,6 +58,7 @@ def survey_text(report: SurveyReport, rows: int | None = 12) -> RenderableType:
 
 def _models(report: SurveyReport, target: SurveyTarget, rows: int | None) -> list[RenderableType]:
     """Return the block of one target: its models, those with most left on the CPU first."""
+    # Models that failed have no figures, and stand in a block of their own.
     entries = [one for one in report.entries if one.target == target.target and one.figures]
     if not entries:
         return []
@@ -89,6 +91,7 @@ def _row(entry: SurveyEntry) -> Sequence[str]:
         f"{figures.cpu_nodes:,}",
         f"{figures.transfers:,}",
         byte_text(figures.bytes),
+        # The time of some nodes is missing in it.
         ("> " if figures.unmodelled_cpu_nodes else "") + second_text(figures.modelled_seconds),
         "-" if figures.bound_seconds is None else second_text(figures.bound_seconds),
     )
@@ -114,6 +117,7 @@ def _changes(report: SurveyReport) -> list[tuple[str, Sequence[str]]]:
 
 def _advice(report: SurveyReport, rows: int) -> list[RenderableType]:
     """Return what to write instead of the operators that are shown, each sentence once."""
+    # Advice for rows that are not shown would be of operators that nobody sees.
     shown = report.changes[:rows]
     advised = dict.fromkeys((change.operator, change.advice) for change in shown if change.advice)
     return [indent(Text(printable(f"{name}: {text}"))) for name, text in advised]

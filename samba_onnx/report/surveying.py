@@ -48,13 +48,16 @@ class Survey:
             file: Where the report is.
             report: The report.
         """
+        # A few numbers of each: a survey may be of hundreds of models, whose reports are in files.
         figures = figures_of(report)
         self._entries.append(SurveyEntry(model, target, DONE, "", file, figures))
         for fallback in report.fallbacks:
             for node in fallback.nodes:
                 key = (target, node.operator, fallback.code)
                 self._nodes[key] += 1
+                # Sentences name the shapes and types of one model: the first stands for those of its kind.
                 self._sentences.setdefault(key, node.reason)
+                # A dictionary for a set, which would not keep the order in which models were named.
                 self._models.setdefault(key, {})[model] = None
         for change in report.changes:
             key = (target, change.operator, change.code)
@@ -78,6 +81,7 @@ class Survey:
             SurveyFallback(*key, self._sentences[key], tuple(self._models[key]), nodes)
             for key, nodes in self._nodes.items()
         ]
+        # An operator that many models share is worth more than one that a single model has often.
         fallbacks.sort(key=lambda row: (-len(row.models), -row.nodes, row.operator))
         changes = [_change(key, parts) for key, parts in self._changes.items()]
         changes.sort(key=lambda row: (-row.seconds_saved, -row.nodes, row.operator))
@@ -116,6 +120,7 @@ def figures_of(report: Report) -> SurveyFigures:
     """
     coverage, time = report.coverage, report.modelled_time
     bound: float | None = None
+    # All of it runs on the RDU: this is the bound, of which a report says nothing then.
     if not coverage.cpu_nodes:
         bound = time.total_seconds
     elif len(report.bounds) == len(report.graphs) == 1:  # else the time is that of one graph
@@ -137,6 +142,7 @@ def figures_of(report: Report) -> SurveyFigures:
 
 def _change(key: tuple[str, str, str], parts: Sequence[tuple[str, ChangeReport]]) -> SurveyChange:
     """Add up what one change saves in each model."""
+    # The model that saves most comes first, and its advice is the one that is given.
     ordered = sorted(parts, key=lambda part: -part[1].seconds_saved)
     target, operator, code = key
     return SurveyChange(

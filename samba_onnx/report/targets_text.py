@@ -90,6 +90,7 @@ def _target(target: TargetReport) -> RenderableType:
     return titled(title, *contents)
 
 
+# A row has many types: a sign behind one takes no room, and what is documented in full needs none.
 _MARKS = {"full": "", "experimental": "*", "observed": "°", "assumed": "?"}
 
 
@@ -114,6 +115,7 @@ def _operand(operand: OperandReport, row: OperatorReport) -> str:
     if operand.ranks is not None:
         low, high = operand.ranks
         words.append(f"rank {low}" if low == high else f"rank {low} to {high}")
+    # The types of the row stand in a column of their own.
     if operand.types != row.types:
         words.append(_types(operand.types) or "no type")
     return f"{operand.name}: {', '.join(words)}"

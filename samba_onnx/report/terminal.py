@@ -51,6 +51,7 @@ def stack(report: Report, rows: int | None, blocks: Sequence[Block]) -> Renderab
     parts: list[RenderableType] = [Text(report.headline, style="bold")]
     for block in blocks:
         content = block(report, rows)
+        # No empty blocks: most models have nothing to say in half of them.
         if content is not None:
             parts += [Text(""), content]
     return Group(*parts)
@@ -80,6 +81,7 @@ def _fallbacks(report: Report, rows: int | None) -> RenderableType | None:
 def _reason(reason: FallbackReport, rows: int | None) -> list[RenderableType]:
     """Return the paragraph of one reason."""
     operators = ", ".join(f"{nodes} {operator}" for operator, nodes in reason.operators.items())
+    # A reason that names each node's own sizes has as many sentences as nodes: a few show what it is about.
     shown = len(reason.reasons) if rows is None else max(rows // 4, 1)
     lines = [Text(printable(text)) for text in reason.reasons[:shown]]
     if len(reason.reasons) > shown:
@@ -90,6 +92,7 @@ def _reason(reason: FallbackReport, rows: int | None) -> list[RenderableType]:
     places = [
         f"{node.location} ({node.name})" if node.location else node.name for node in reason.nodes
     ]
+    # Places stand behind each other in one paragraph, and take fewer lines than rows of a table.
     shown = len(places) if rows is None else max(rows // 2, 1)
     rest = f", and {len(places) - shown:,} more" if len(places) > shown else ""
     lines.append(Text(printable(f"at {', '.join(places[:shown])}{rest}"), style="dim"))
@@ -145,6 +148,7 @@ def _coverage(report: Report, rows: int | None) -> RenderableType | None:
         f"Coverage: {percent_text(coverage.rdu_nodes, coverage.nodes)} of "
         f"{count_text(coverage.nodes, 'node')}"
     )
+    # Of a model that only moves elements there is no share of its operations.
     if flops:
         title += f", {percent_text(coverage.rdu_flops, flops)} of {flop_text(flops)}, on the RDU"
     else:
@@ -236,6 +240,7 @@ def _memory(report: Report, rows: int | None) -> RenderableType | None:
 
 def _timeline(report: Report, rows: int | None) -> RenderableType | None:
     """Show what runs need in device memory: of several graphs, of that which needs the most."""
+    # Graphs run one at a time; the JSON document has all of them.
     most = max(report.memory_timelines, key=lambda one: one.peak_bytes, default=None)
     names = {call.stage: call.name for graph in report.graphs for call in graph.schedule}
     return timeline_text(most, names, rows)
@@ -320,6 +325,7 @@ def _assumptions(report: Report, rows: int | None) -> RenderableType | None:
     ]
     return titled(
         "Assumed hardware figures (not published, not measured)",
+        # Without a limit: modelled times are worth as much as all that was assumed for them.
         table(("figure", "value", "note"), cells),
     )
 
@@ -332,6 +338,7 @@ def _notes(report: Report, rows: int | None) -> RenderableType | None:
 
 def _passes(report: Report, rows: int | None) -> RenderableType | None:
     """Show what every pass did, only where everything is asked for."""
+    # What passes did is of use to who looks for a reason, not to who reads what came of it.
     if rows is not None or not report.passes:
         return None
     cells = [
@@ -348,6 +355,7 @@ def _passes(report: Report, rows: int | None) -> RenderableType | None:
 _TRANSFERS = {False: "Transfers between host and RDU", True: "Transfers of each RDU"}
 """Title of the transfers, by whether there are several RDUs."""
 
+# What somebody can act upon first, then what runs where, what it takes, and under which circumstances.
 SUMMARY: tuple[Block, ...] = (
     _changes,
     _fallbacks,

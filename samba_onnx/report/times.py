@@ -63,6 +63,7 @@ def modelled_time(
     parts: dict[str, float] = {}
     for time in times:
         for name, seconds in time.parts.items():
+            # What takes no time would only make the list longer.
             if seconds:
                 parts[name] = parts.get(name, 0.0) + seconds
     return ModelledTime(
@@ -71,6 +72,7 @@ def modelled_time(
         cpu_seconds=sum(time.cpu for time in times),
         total_seconds=sum(time.total for time in times),
         load_seconds=sum(total.modelled_seconds for total in at_load),
+        # Only of the graphs whose times are added up.
         unmodelled_cpu_nodes=sum(
             fallback.unmodelled for fallback in manifest.fallbacks if fallback.graph in names
         ),
@@ -81,6 +83,7 @@ def modelled_time(
         busy={
             "rdu": sum(time.on_rdu for time in times),
             "cpu": sum(time.cpu for time in times),
+            # The link carries both ways at once, so that each direction is busy for itself.
             "host_to_rdu": sum(time.host_transfers - time.to_host for time in times),
             "rdu_to_host": sum(time.to_host for time in times),
         },
@@ -109,9 +112,11 @@ def modelled_time_lines(time: ModelledTime) -> list[Text]:
         text += f" - {second_text(time.hidden_transfers_seconds + time.hidden_cpu_seconds)} at once"
     parts = sorted(time.parts.items(), key=lambda part: -part[1])
     lines = [Text(text), *_busy_lines(time)]
+    # One part is the sum itself.
     if len(parts) > 1:
         shares = ", ".join(f"{name.replace('_', ' ')} {second_text(part)}" for name, part in parts)
         lines.append(Text(f"by what takes it: {shares}"))
+    # Last and always: nobody should read modelled times without what they are worth.
     lines.append(Text(time.validation))
     return lines
 
@@ -126,8 +131,10 @@ def _busy_lines(time: ModelledTime) -> list[Text]:
     ):
         if seconds:
             hidden.append(f"{second_text(seconds)} of {second_text(whole)} of {what}")
+    # Where nothing is hidden, everything is busy for as long as the sum above says.
     if not hidden:
         return []
+    # In the words of the tables of transfers.
     names = {"rdu": "RDU", "cpu": "CPU", **{way.value: text for way, text in ARROWS.items()}}
     busy = ", ".join(f"{names[name]} {second_text(own)}" for name, own in time.busy.items() if own)
     return [Text(f"at once with others: {' and '.join(hidden)}"), Text(f"busy: {busy}")]

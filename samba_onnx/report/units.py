@@ -8,6 +8,7 @@ _LARGE = ("", "k", "M", "G", "T", "P", "E")
 def _scaled(value: float) -> tuple[float, str]:
     """Return ``value`` and its prefix so that three digits show it."""
     scaled, index = value, 0
+    # From here on three digits would round to 1000 of the smaller prefix.
     while abs(scaled) >= 999.5 and index < len(_LARGE) - 1:
         scaled, index = scaled / 1000, index + 1
     return scaled, _LARGE[index]
@@ -15,6 +16,7 @@ def _scaled(value: float) -> tuple[float, str]:
 
 def _digits(value: float) -> str:
     """Return about two or three significant digits: ``1.2``, ``35``, ``416``."""
+    # What rounds to 10.0 has three digits already.
     return f"{value:.1f}" if abs(value) < 9.95 else f"{value:.0f}"
 
 
@@ -39,6 +41,7 @@ def second_text(seconds: float, *, closely: bool = False) -> str:
     """
     if not seconds:
         return "0 s"
+    # The first unit in which the digits that are shown do not round to 1000.
     for factor, unit in ((1e9, "ns"), (1e6, "µs"), (1e3, "ms")):
         if abs(seconds) * factor < (999.95 if closely else 999.5):
             return f"{_few_digits(seconds * factor, closely)} {unit}"
@@ -53,6 +56,7 @@ def percent_text(part: int, whole: int) -> str:
     """Return a share, as ``99.3 %``; only the whole is ``100 %``, only nothing is ``0 %``."""
     if part in (0, whole):
         return "100 %" if part else "0 %"
+    # One node of thousands on the CPU must not be rounded away: that is what the share is read for.
     return f"{min(max(part / whole * 100, 0.1), 99.9):.1f} %"
 
 
@@ -73,9 +77,11 @@ def printable(text: str) -> str:
 
     Names come from files that others made: a terminal must not obey them.
     """
+    # Nearly all texts are: no look at every character of these.
     if text.isprintable():
         return text
     return "".join(
+        # Escaped, not left out: two names that differ must not look the same.
         character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
         for character in text
     )
@@ -91,6 +97,7 @@ def figure_text(value: float, unit: str) -> str:
     """Return a hardware figure in ``s``, ``bytes``, ``bytes/s``, ``yes or no``, or any other unit."""
     if unit == "s":
         return second_text(value)
+    # A flag is a figure like the others of a target: 1 stands for yes.
     if unit == "yes or no":
         return "yes" if value else "no"
     if unit in ("bytes", "bytes/s"):

@@ -26,6 +26,7 @@ def values_text(report: ValueComparisonReport, rows: int | None = 12) -> Rendera
     ]
     if report.first is not None:
         parts += [Text(""), titled("First value beyond the tolerance", _first(report.first))]
+    # With all rows in the order of the original, in which an error spreads; with few, those that matter.
     shown = report.values if rows is None else _worst(report.values)
     columns = ("value", "operator", ">section", "shape", ">max error", ">relative", ">mean")
     content = table(
@@ -49,6 +50,7 @@ def values_text(report: ValueComparisonReport, rows: int | None = 12) -> Rendera
 
 def _worst(values: tuple[ValueErrorReport, ...]) -> list[ValueErrorReport]:
     def badness(value: ValueErrorReport) -> tuple[bool, float]:
+        # Nothing was allowed there, and there is an error: no fraction is worse.
         of_allowed = float("inf") if value.of_allowed is None else value.of_allowed
         return value.passed, -of_allowed
 
@@ -58,6 +60,7 @@ def _worst(values: tuple[ValueErrorReport, ...]) -> list[ValueErrorReport]:
 def _first(value: ValueErrorReport) -> RenderableType:
     node = f", node {printable(value.node)}" if value.node else ""
     place = f", at {printable(value.location)}" if value.location else ""
+    # The node to look at is the one whose operands were right still.
     begins = (
         "what it reads is within the tolerance, as far as it was compared: the error begins here"
         if value.operands_agree
@@ -104,6 +107,7 @@ def _counts(report: ValueComparisonReport) -> str:
 
 
 def _tolerances(values: tuple[ValueErrorReport, ...]) -> list[str]:
+    # Where all bits are equal, no tolerance was needed.
     return list(
         dict.fromkeys(
             f"{value.dtype}: {value.tolerance}" for value in values if not value.identical

@@ -16,6 +16,7 @@ memory; the largest checkpoint known has a hundredth of it."""
 _LOCAL: Final = struct.Struct("<4s22xHH")
 """What stands before a member: signature, and the lengths of its name and of its extra fields."""
 _SIGNATURE: Final = b"PK\x03\x04"
+# The lowest bit of a member's flags.
 _ENCRYPTED: Final = 1
 
 
@@ -86,6 +87,7 @@ def stored_ranges(archive: zipfile.ZipFile, content: memoryview) -> dict[str, tu
     """
     ranges = {}
     for info in archive.infolist():
+        # Both sizes, as the directory may claim that a member is stored and give it another size.
         if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
             raise ModelLimitError(
                 f"member {info.filename!r} is compressed, from which any size could come, and programs "
@@ -93,8 +95,10 @@ def stored_ranges(archive: zipfile.ZipFile, content: memoryview) -> dict[str, tu
             )
         try:
             signature, name, extra = _LOCAL.unpack_from(content, info.header_offset)
+        # A header beyond the end of the file.
         except struct.error:
             signature, name, extra = b"", 0, 0
+        # The local header has lengths of its own; those of the directory may differ from them.
         offset = info.header_offset + _LOCAL.size + name + extra
         beyond = offset + info.file_size > len(content)
         if signature != _SIGNATURE or beyond or info.flag_bits & _ENCRYPTED:

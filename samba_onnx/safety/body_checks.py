@@ -41,6 +41,7 @@ def check_bodies(node: onnx.NodeProto, version: int) -> None:
     given, returned = len(node.input), len(node.output)
     states = 0
     if node.op_type == "If":
+        # Branches of an If take nothing: they see the values around them.
         given = 0
     elif node.op_type == "Loop":
         states = max(given - _COUNT_AND_CONDITION, 0)

@@ -26,7 +26,9 @@ _OUT_OF_MEMORY = ("bad allocation", "bad_alloc", "failed to allocate", "out of m
 def main(folder: Path) -> None:
     """Read the request in ``folder``, do it, and leave the answer there."""
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
+    # The parent has said already what this system lacks.
     do_not_note()
+    # Before anything native is imported, whose threads and memory would not be limited.
     limit_process(request["memory_bytes"], request["cpu_seconds"])
     die_with(request["parent"])
     if request.get(CONVERSE):
@@ -34,6 +36,7 @@ def main(folder: Path) -> None:
         return
     try:
         answer = _run(request["task"], request["arguments"])
+    # Its own case, as there may be no memory left for a long message.
     except MemoryError:
         answer = {"kind": "memory", "error": "it takes more memory than there is"}
     except Exception as error:

@@ -29,6 +29,8 @@ def collections_deferred() -> Iterator[None]:
     Objects without cycles still go at once; cycles go after the outermost context. Contexts may be
     nested and entered by several threads. A program that has switched collections off keeps them off.
     """
+    # A counter under a lock: two threads may compile at once, and the first that ends must not
+    # switch collections on for the other.
     with _LOCK:
         if not _STATE["contexts"]:
             _STATE["was_enabled"] = gc.isenabled()

@@ -72,6 +72,7 @@ class Conversation:
                 stdout=subprocess.PIPE,
                 stderr=noise,
                 env=child_environment(),
+                # A session of its own, so that everything the child starts can be ended together.
                 start_new_session=True,
             )
 
@@ -86,12 +87,14 @@ class Conversation:
             ModelLimitError: It ran out of time or memory.
             ExecutionError: It died, now or before, or was closed.
         """
+        # One question at a time: an answer belongs to the question before it.
         with self._lock:
             if self._death is not None:
                 raise ExecutionError(self._death)
             return self._ask(json.dumps(question), seconds)
 
     def _ask(self, question: str, seconds: float | None) -> dict[str, Any]:
+        # Tells a child that was killed for its time from one that the system killed.
         late = threading.Event()
 
         def stop() -> None:
@@ -113,6 +116,7 @@ class Conversation:
         finally:
             if timer is not None:
                 timer.cancel()
+        # A line that is cut off is no answer: the child died while it wrote.
         if answer.endswith(b"\n"):
             return dict(json.loads(answer))
         raise self._dead(f"it took longer than {seconds:g} s" if late.is_set() else "")
@@ -124,14 +128,17 @@ class Conversation:
 
     def _dead(self, late: str) -> ExecutionError | ModelLimitError:
         """Return why there is no answer, and remember it for whoever asks next."""
+        # The exit code is there only after the child has been waited for.
         self._child.wait()
         name, meaning = system.cause_of_death(self._child.returncode)
+        # The last lines are enough, and a library may have written megabytes.
         noise = (self.folder / NOISE).read_bytes()[-2000:].decode("utf-8", "replace").strip()
         last = printable(noise.splitlines()[-1] if noise else "it left no message", 300)
         if late:
             error: ExecutionError | ModelLimitError = ModelLimitError(
                 f"{self.doing}: {late} and was stopped; it may never end"
             )
+        # On Linux the kernel kills with this signal whoever it chooses when memory runs out.
         elif name == "SIGKILL" or "MemoryError" in last:
             error = ModelLimitError(f"{self.doing}: the child process took too much memory")
         elif name:
@@ -169,6 +176,7 @@ def answer_all(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """
     # What libraries print must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "wb")
+    # Descriptor 1 leads to the errors now, also for native code that writes past Python.
     os.dup2(2, 1)
     for question in sys.stdin.buffer:
         answers.write(json.dumps(answer(json.loads(question))).encode() + b"\n")

@@ -28,9 +28,11 @@ def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> list[dic
     records: list[dict[str, Any]] = []
     for number, (name, array) in enumerate(arrays.items()):
         record = {"name": name, "dtype": array.dtype.name, "shape": list(array.shape)}
+        # Texts have no bytes of fixed size, which the file could hold.
         if array.dtype.kind in "OUS":
             record["strings"] = [_text(item) for item in array.reshape(-1).tolist()]
         else:
+            # As bytes: safetensors knows neither all types of ml_dtypes nor the order of arrays.
             content[str(number)] = np.frombuffer(array.tobytes(), np.uint8)
         records.append(record)
     safetensors.numpy.save_file(content, path)

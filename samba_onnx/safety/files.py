@@ -46,6 +46,7 @@ def printable(text: object, limit: int = 120) -> str:
     Names inside a file from outside can hold line breaks, terminal sequences or megabytes; every
     message that repeats one passes it through here.
     """
+    # Cut before it is looked at: a name may have megabytes.
     line = str(text)[: limit + 1]
     if not line.isprintable():
         line = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line)
@@ -157,6 +158,7 @@ def open_beneath(folder: str | os.PathLike[str], location: str, *, what: str) ->
             f"{name}: cannot open this {what} in {printable(folder)}: {_because(reason)}"
         ) from None
     file = _as_file(descriptor, name, what, ModelFileError)
+    # After opening, so that it is the opened file that was counted.
     if os.fstat(file.fileno()).st_nlink > 1:
         file.close()
         raise ModelFileError(
@@ -177,6 +179,7 @@ def _descend(folder: str | os.PathLike[str], parts: list[str], what: str) -> int
             child = system.open_folder(part, parent)
             os.close(parent)
             parent = child
+        # A look before opening: to open a pipe would wait.
         status = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
         _require_regular(status, printable("/".join(parts)), what, ModelFileError)
         return os.open(parts[-1], system.READ_NO_LINK, dir_fd=parent)
@@ -292,7 +295,9 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                     system.permit(file.fileno(), temporary, mode)
                 yield file
                 file.flush()
+                # Before the rename: the name must not lead to content that is lost with the power.
                 os.fsync(file.fileno())
+            # Once more, for the place may be another kind of file by now.
             _mode_of_destination(target)
             os.replace(temporary, target)
         _flush_folder(target.parent)
@@ -376,6 +381,7 @@ def _flush_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as reason:
+        # Some file systems cannot flush folders, and say so in these ways.
         if reason.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EACCES}:
             raise
     finally:

@@ -12,7 +12,7 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
 _SLOTS: Final = 1 << 17
-"""Of the stack of a function that needs none, 8 bytes each: 1 MB, so that Python asks for a chunk of 2 MB. What is left of
+"""Slots on the stack of a function that needs none, 8 bytes each: 1 MB, so that Python asks for a chunk of 2 MB. What is left of
 it is room for three times as many frames as Python lets functions call each other, and of any that has an argument
 for each weight of a large model. What no frame comes to lie in, the system gives no memory for."""
 
@@ -44,4 +44,6 @@ def _with_room(
     return function(*args, **keywords)
 
 
+# A function's stack size decides whether Python begins a new chunk; no instruction uses these
+# slots.
 _with_room.__code__ = _with_room.__code__.replace(co_stacksize=_SLOTS)

@@ -49,6 +49,7 @@ def check_expansion(
     """
     if not functions:
         return
+    # Sizes of functions are kept, so that a function called a million times is walked once.
     sizes: dict[FunctionKey, int] = {}
     own = 0
     for function in functions.values():
@@ -59,6 +60,8 @@ def check_expansion(
     for node in _all_nodes(proto.graph.node):
         own += 1
         total += sizes.get(function_key(node), 1)
+    # A large file may expand a few times, as one with a call for each layer does; a small one must
+    # not explode.
     allowed = max(limits.expanded_nodes, 4 * own)
     if total > allowed:
         raise ModelLimitError(
@@ -80,6 +83,8 @@ def _expanded(
     if key in callers:
         raise InvalidModelError(f"{name} calls itself, directly or through others")
     if len(callers) >= limits.call_depth:
+        # Nesting is bounded before recursion could be: calls may nest in functions of one node
+        # each.
         raise ModelLimitError(f"{name} is called more than {limits.call_depth} calls deep")
     callers.append(key)
     total = 0
@@ -87,6 +92,7 @@ def _expanded(
         callee = function_key(node)
         total += _expanded(callee, functions, sizes, callers, limits) if callee in functions else 1
     callers.pop()
+    # A function without nodes still takes time to inline.
     sizes[key] = max(total, 1)
     return sizes[key]
 

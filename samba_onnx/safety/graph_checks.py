@@ -64,6 +64,7 @@ def check_model(
 
 
 def _check(proto: onnx.ModelProto, external_size: ExternalSize | None, limits: Limits) -> None:
+    # A message without any field parses as well.
     if not proto.HasField("graph"):
         raise InvalidModelError("it holds no graph: this is no ONNX model, or a truncated one")
     if not limits.oldest_ir_version <= proto.ir_version <= limits.newest_ir_version:
@@ -80,6 +81,8 @@ def _check(proto: onnx.ModelProto, external_size: ExternalSize | None, limits: L
     scope = _Scope(opsets, functions, external_size, limits, in_function=False)
     free = _check_graph(proto.graph, scope, "graph", Constants(), depth=0)
     _refuse_undefined(free, "the graph")
+    # Functions are checked by themselves, as inference and inlining look at them even if nobody
+    # calls them.
     for (domain, function_name, _), function in functions.items():
         where = f"function {printable(domain)}::{printable(function_name)}"
         inner = _Scope(
@@ -103,6 +106,7 @@ def _opsets(imports: Iterable[onnx.OperatorSetIdProto], limits: Limits) -> dict[
             raise InvalidModelError(
                 f"it imports two versions of operator set {printable(domain or 'ai.onnx')}"
             )
+        # None for a custom domain, of which any version may be right.
         newest = newest_version(domain)
         oldest = limits.oldest_opset if is_default(domain) else 1
         if entry.version < oldest or (newest is not None and entry.version > newest):
@@ -166,6 +170,7 @@ def _check_graph(
     defined = _define(inputs, {}, f"{where}, input")
     declared = _check_declared_types(graph, scope, where, main=depth == 0)
     constants = Constants(constants, inputs)
+    # Declared types tell lengths of operands that are no constants.
     for name, declared_type in declared.items():
         constants.add_type(name, declared_type)
     _check_initializers(graph, scope, where, defined, declared, constants)
@@ -255,6 +260,7 @@ def _check_agreement(tensor: onnx.TensorProto, declared: onnx.TypeProto.Tensor, 
         )
     if not declared.HasField("shape"):
         return
+    # -1 stands for a dimension by name, which any size fits.
     dims = [d.dim_value if d.HasField("dim_value") else -1 for d in declared.shape.dim]
     if len(dims) != len(tensor.dims) or any(
         a not in {-1, b} for a, b in zip(dims, tensor.dims, strict=True)
@@ -275,6 +281,7 @@ def _check_nodes(
     depth: int,
 ) -> dict[str, str]:
     """Check nodes in any order; enter their outputs into ``defined``; return the free names."""
+    # All outputs first, then all uses: nodes may stand in any order.
     for index, node in enumerate(nodes):
         check_text(node.output, label(node, index, where))
         for name in node.output:
@@ -291,6 +298,7 @@ def _check_nodes(
         constants.add_node(node)
     free: dict[str, str] = {}
     uses: list[list[str]] = []
+    # Cycles are looked for only where the order is wrong already, which in nearly no model it is.
     is_sorted = True
     for index, node in enumerate(nodes):
         used = list(_check_one(node, index, scope, where, constants, depth))
@@ -350,6 +358,7 @@ def _refuse_cycle(
     where: str,
 ) -> None:
     """Accept nodes in the wrong order, unless no order is right."""
+    # Kahn's algorithm, without recursion: chains may be as long as the model.
     waiting = [0] * len(nodes)
     users: list[list[int]] = [[] for _ in nodes]
     for index, used in enumerate(uses):

@@ -79,6 +79,7 @@ def temporary_folder(
     remove_leftovers(place)
     own = temporary_name(name) if name else f"{PREFIX}{purpose}-{secrets.token_hex(6)}"
     folder = place / own
+    # Readable for this user alone, for inputs and weights lie in it.
     folder.mkdir(mode=0o700)
     try:
         with _claimed_folder(folder):
@@ -109,6 +110,7 @@ def remove_leftovers(folder: Path) -> None:
     Args:
         folder: Where results are written, or where all programs have temporary files.
     """
+    # By process: a forked child inherits the set, and still looks once itself.
     key = os.getpid(), os.path.abspath(folder)
     if key in _looked or not system.has_folder_descriptors():
         return
@@ -129,12 +131,9 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def _remove(name: str, parent: int) -> None:
-    """Remove a leftover, if it is one.
-
-    Args:
-        name: In the folder.
-        parent: The open folder, so that nothing is redirected meanwhile.
-    """
+    """Remove what has this name in an open folder, if it is a leftover."""
+    # Relative to the open folder, and without following links: what is removed is what was looked
+    # at.
     before = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if not _may_go(before):
         return

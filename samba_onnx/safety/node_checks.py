@@ -49,6 +49,7 @@ _FIELDS: dict[int, str] = {
     _A.TYPE_PROTOS: "type_protos",
 }
 _ALL_FIELDS = frozenset(_FIELDS.values())
+# Types of attributes without further structure, of which most attributes are.
 _PLAIN = frozenset({_A.FLOAT, _A.INT, _A.STRING, _A.FLOATS, _A.INTS, _A.STRINGS})
 
 
@@ -148,6 +149,7 @@ def _definition(node: onnx.NodeProto, domain: str, opsets: Mapping[str, int]) ->
         )
     definition = operator(node.op_type, domain, opsets[domain])
     if definition is None:
+        # Operators that onnxruntime runs although this version of ONNX lacks or retired them.
         early = domain == "" and node.op_type in EARLY_OPERATORS
         if domain in {"", ML_DOMAIN} and not early and not is_retired(node.op_type, domain):
             raise InvalidModelError(
@@ -204,11 +206,13 @@ def _check_attribute(
         raise InvalidModelError(
             f"attribute {printable(name, 60)!r} refers to a function's, outside of a function"
         )
+    # Protobuf can hold several fields at once, and readers differ in which one they take.
     filled = {entry[0].name for entry in attribute.ListFields()} & _ALL_FIELDS
     if filled - {field}:
         raise InvalidModelError(
             f"attribute {printable(name, 60)!r} holds {sorted(filled)}, expected {field!r} only"
         )
+    # A number may be zero and look empty; these have no such value.
     structured = kind in {_A.GRAPH, _A.TENSOR, _A.SPARSE_TENSOR}
     if structured and not filled and not attribute.ref_attr_name:
         raise InvalidModelError(f"attribute {printable(name, 60)!r} is empty")

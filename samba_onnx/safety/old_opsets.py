@@ -49,10 +49,12 @@ def converted(proto: onnx.ModelProto) -> onnx.ModelProto:
         InvalidModelError: The converter cannot convert an operator.
         ModelLimitError: The conversion takes too much time or memory.
     """
+    # Names of weights count before and after: the converter may drop and add small constants.
     made = _converted_without_weights(proto)
     small = list(made.graph.initializer)
     weights = {tensor.name for tensor in (*proto.graph.initializer, *small)}
     del made.graph.initializer[:]
+    # The large ones go back in as they were, which the converter saw as inputs only.
     made.graph.initializer.extend(t for t in proto.graph.initializer if not _is_small(t))
     made.graph.initializer.extend(small)
     del made.graph.input[:]
@@ -70,6 +72,7 @@ def _converted_without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
     slim.CopyFrom(proto)
     _declare_weights(slim)
     del slim.graph.initializer[:]
+    # Small ones stay: the converter reads axes and scales to convert their operators.
     slim.graph.initializer.extend(t for t in proto.graph.initializer if _is_small(t))
     with temporary_folder("opset") as folder:
         path = Path(folder) / "model.onnx"
@@ -82,6 +85,7 @@ def _converted_without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
                 memory_bytes=_MEMORY,
                 doing="converting its operator set",
             )
+        # A refusal of the converter's is about the model and no failure of this program.
         except ExecutionError as error:
             raise InvalidModelError(
                 f"it imports version {default_opset(proto)} of operator set ai.onnx, and onnx's "
@@ -103,6 +107,7 @@ def convert_file(model: str) -> dict[str, Any]:
     from onnx import shape_inference, version_converter
 
     proto = onnx.load(model)
+    # Shapes are inferred first: where an operand begins depends on the rank of the other one.
     _spread_operands(proto, _ranks(shape_inference.infer_shapes(proto).graph))
     onnx.save(version_converter.convert_version(proto, OLDEST_OPSET), model)
     return {}
@@ -135,6 +140,7 @@ def _spread_operands(proto: onnx.ModelProto, ranks: dict[str, int]) -> None:
 def _axis(node: onnx.NodeProto, first: int | None, second: int | None) -> int | None:
     """Return where the second operand begins; remove what says so. None where it ends at the end."""
     if node.op_type == "PRelu":
+        # A slope per channel of an image: later versions align it with the last axis.
         return 1 if first is not None and first > 2 and second == 1 else None
     if first is None or second is None or not _states_axis(node):
         return None
@@ -147,6 +153,7 @@ def _axis(node: onnx.NodeProto, first: int | None, second: int | None) -> int | 
 def _states_axis(node: onnx.NodeProto) -> bool:
     """Tell whether an operator has attributes that say where its second operand begins."""
     try:
+        # The last version before the change states which operators had these attributes.
         known = onnx.defs.get_schema(node.op_type, OLDEST_OPSET - 1).attributes
     except onnx.defs.SchemaError:
         return False
@@ -160,6 +167,7 @@ def _ranks(graph: onnx.GraphProto) -> dict[str, int]:
         for info in (*graph.input, *graph.value_info, *graph.output)
         if info.type.tensor_type.HasField("shape")
     }
+    # Initializers last, because their shapes are facts and others are declarations.
     return {**ranks, **{tensor.name: len(tensor.dims) for tensor in graph.initializer}}
 
 

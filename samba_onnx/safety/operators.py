@@ -52,6 +52,7 @@ def newest_version(domain: str) -> int | None:
     return int(versions[domain][1]) if domain in versions else None
 
 
+# Bounded, since names come from models, of which a service may see many.
 @functools.lru_cache(maxsize=4096)
 def operator(name: str, domain: str, version: int) -> Operator | None:
     """Return the signature of an operator at an opset version; None if onnx defines none.
@@ -69,6 +70,8 @@ def operator(name: str, domain: str, version: int) -> Operator | None:
     return Operator(
         inputs=(schema.min_input, schema.max_input),
         outputs=(schema.min_output, schema.max_output),
+        # An empty name is allowed only for an optional operand, or for a variadic one beyond the
+        # fewest.
         needed=tuple(
             parameter.option == options.Single
             or (parameter.option == options.Variadic and place < schema.min_input)

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 MOST_BYTES: Final = 64 << 20
-"""Of the instructions of a file, names and texts among them; the numbers of tensors lie elsewhere."""
+"""Bytes of a file's instructions, names and texts among them; the numbers of tensors lie elsewhere."""
 MOST_INSTRUCTIONS: Final = 4 << 20
 """Some 30 describe a tensor; so many take 9 s and half a gigabyte at most."""
 
@@ -133,6 +133,7 @@ def looked_through(file: IO[bytes]) -> Description:
             machine.do(opcode.name, argument)
         root, names = machine.stack.pop(), frozenset(machine.names)
         return Description(root, names, tuple(machine.persistent), machine.other_keys)
+    # What Python raises when instructions do not fit what lies on the stack.
     except (IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
         # A file that takes from an empty stack, or enters into a number.
         raise ValueError(f"an instruction has no sense here: {error!r}") from None
@@ -150,6 +151,7 @@ _NEW: Final[Mapping[str, Callable[[], Any]]] = {
 }  # fmt: skip
 _PLAIN: Final = (str, int, float, bytes, type(None))
 _TUPLES: Final = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+# Frames and versions change nothing of what is made.
 _NOTHING: Final = frozenset({"PROTO", "FRAME", "STOP"})
 
 
@@ -183,6 +185,8 @@ class _Machine:
         elif name not in _NOTHING:
             follow = _INSTRUCTIONS.get(name)
             if follow is None:
+                # What is not listed is refused: an unknown instruction could take any amount of
+                # work.
                 raise ValueError(f"no program that saves tensors has the instruction {name}")
             follow(self, argument)
 
@@ -273,6 +277,7 @@ _INSTRUCTIONS: Final[Mapping[str, Callable[[_Machine, Any], None]]] = {
     "GLOBAL": lambda machine, names: machine._name(names.replace(" ", ".")),
     "STACK_GLOBAL": _Machine._import,
     "BINPERSID": _Machine._persist,
+    # Both call something with arguments, and neither is done here.
     **dict.fromkeys(("REDUCE", "NEWOBJ"), _Machine._call),
     # The state of an object is the object's own business, and nothing of it is a weight.
     "BUILD": lambda machine, _: machine._pop(1).clear(),

@@ -43,9 +43,12 @@ class ProcessIdentity:
 
     def life(self) -> Life:
         """Return what it is doing now."""
+        # Ids mean other processes elsewhere, and without a start time the id may have been used
+        # again.
         if self.realm != _realm() or not self.started:
             return Life.UNKNOWN
         state, started = _status(self.pid)
+        # A zombie is gone for everyone but its parent.
         if state in ("", "Z", "X") or started != self.started:
             return Life.GONE
         return Life.STOPPED if state in "Tt" else Life.RUNNING
@@ -57,6 +60,7 @@ class ProcessIdentity:
             OSError: It is another user's.
         """
         if self.life() is Life.STOPPED:
+            # The first signal waits until the process goes on.
             os.kill(self.pid, signal.SIGTERM)
             os.kill(self.pid, signal.SIGCONT)
 
@@ -76,5 +80,6 @@ def _status(pid: int) -> tuple[str, str]:
     except OSError:
         return "", ""
     # The program's name, in parentheses, may have anything in it.
+    # Field 22 of the line, counted behind the name.
     fields = content.rpartition(")")[2].split()
     return fields[0], fields[19]

@@ -79,9 +79,11 @@ def run_sample(
         if isinstance(model, str | os.PathLike):
             path, shown = Path(model).absolute(), os.fspath(model)
         else:
+            # A model in memory has no file, and the child is given paths only.
             path, shown = folder / "model.onnx", model.graph.name or "model"
             try:
                 path.write_bytes(model.SerializeToString())
+            # protobuf cannot write more than 2 GB.
             except ValueError:
                 return SampleRun(
                     (), (), "a model of more than 2 GB can be sampled from a file only"
@@ -106,6 +108,7 @@ def run_sample(
             memory_bytes=memory_bytes,
             doing=f"{printable(shown)}: running it with onnxruntime on sample inputs",
         )
+        # Nothing is wrong with a model that random inputs do not fit.
         if "not_sampled" in answer:
             return SampleRun((), (), printable(answer["not_sampled"], 400))
         outputs_of_runs, wide_of_runs, others = (

@@ -33,7 +33,7 @@ CONVERSE = "converse"
 """In a request: whether the child answers questions, rather than do one task."""
 
 _SHARE_OF_MEMORY = 0.8
-"""Of the memory that is available; the rest keeps the machine usable."""
+"""The share of the available memory that a child may take; the rest keeps the machine usable."""
 
 
 def run_child(
@@ -61,6 +61,7 @@ def run_child(
         ModelLimitError: The child ran out of time or memory.
         ExecutionError: The child died, or the library in it reported an error.
     """
+    # The task is imported by name in the child: only code of this package may be.
     if not task.startswith(f"{PACKAGE}.") or ":" not in task:
         raise InternalError(f"there is no task {task!r} for a child; please report this")
     system.note_missing_protections()
@@ -82,9 +83,11 @@ def run_child(
 def available_memory() -> int | None:
     """Return how many bytes of memory can be taken without harm; None where that is unknown."""
     figures: list[int] = []
+    # Linux alone has these files; elsewhere nothing is known.
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         figures += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvail")]
+    # In a container the limit of its group counts, and not the memory of the machine.
     with contextlib.suppress(OSError, ValueError):
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
         used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
@@ -105,6 +108,7 @@ def _run(folder: Path, seconds: float, doing: str) -> int:
     with (folder / NOISE).open("wb") as noise:
         child = subprocess.Popen(
             command,
+            # Nothing is read and nothing answered over pipes, so that no pipe can fill up and hang.
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=noise,
@@ -128,6 +132,7 @@ def child_environment() -> dict[str, str]:
     """Return the environment in which the child finds this package and no output is coloured."""
     home = str(Path(__file__).resolve().parents[2])
     environment = dict(os.environ)
+    # An installed package is found anyway; a checkout must be told of.
     if Path(home).name not in {"site-packages", "dist-packages"}:
         known = environment.get("PYTHONPATH", "")
         environment["PYTHONPATH"] = f"{home}{os.pathsep}{known}" if known else home
@@ -138,6 +143,7 @@ def _read_answer(folder: Path, code: int, doing: str) -> dict[str, Any]:
     """Turn what the child left behind into its answer or into one error."""
     name, meaning = system.cause_of_death(code)
     if name:
+        # SIGXCPU is the limit on processor time, SIGKILL what comes after it or for want of memory.
         if name in {"SIGKILL", "SIGXCPU"}:
             raise ModelLimitError(
                 f"{doing}: the child process was killed ({name}): it took too much memory or time"
@@ -145,6 +151,7 @@ def _read_answer(folder: Path, code: int, doing: str) -> dict[str, Any]:
         raise ExecutionError(f"{doing}: the child process died of {name} ({meaning or 'a fault'})")
     try:
         answer = json.loads((folder / ANSWER).read_text(encoding="utf-8"))
+    # No answer or half of one: the process ended while it wrote.
     except (OSError, ValueError):
         noise = (folder / NOISE).read_bytes()[-2000:].decode("utf-8", "replace").strip()
         last = printable(noise.splitlines()[-1] if noise else "it left no message", 300)

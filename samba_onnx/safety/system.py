@@ -72,7 +72,7 @@ READ: Final = _flags("O_RDONLY", "O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY", "O_BINAR
 """How a file is opened for reading: no waiting, nothing inherited by other programs."""
 
 READ_NO_LINK: Final = READ | _flags("O_NOFOLLOW")
-"""The same, for a file that must not be a symbolic link."""
+"""How a file is opened for reading that must not be a symbolic link."""
 
 NEW_FILE: Final = _flags("O_RDWR", "O_CREAT", "O_EXCL", "O_NOFOLLOW", "O_CLOEXEC", "O_BINARY")
 """How a file is made that must not exist yet."""
@@ -133,6 +133,7 @@ def do_not_note() -> None:
 def has_folder_descriptors() -> bool:
     """Return whether files can be opened relative to an open folder, and links be refused there."""
     names = ("O_DIRECTORY", "O_NOFOLLOW")
+    # Both are needed: relative opening alone would still follow a link.
     return os.open in os.supports_dir_fd and all(hasattr(os, name) for name in names)
 
 
@@ -276,6 +277,8 @@ def limit_process(memory_bytes: int | None, cpu_seconds: int) -> None:
     """
     if resource is None:
         return
+    # Five seconds between SIGXCPU, which names the reason, and SIGKILL, which does not. A core file
+    # would be as large as the process.
     limits = [("RLIMIT_CPU", (cpu_seconds, cpu_seconds + 5)), ("RLIMIT_CORE", (0, 0))]
     if memory_bytes is not None:
         # Private writable memory: mapped weights do not count, what is allocated does.
@@ -290,6 +293,7 @@ def limit_process(memory_bytes: int | None, cpu_seconds: int) -> None:
 
 def _limit(kind: int, bounds: tuple[int, int]) -> None:
     """Set a limit, but no higher than one that is set already."""
+    # Only a privileged process may raise its limits.
     _, hard = resource.getrlimit(kind)
     if hard != resource.RLIM_INFINITY:
         bounds = (min(bounds[0], hard), min(bounds[1], hard))
@@ -323,11 +327,13 @@ def _asked_the_kernel() -> bool:
     import ctypes  # here: every command imports this module, and few need it
 
     with contextlib.suppress(OSError, AttributeError, TypeError):
+        # Looked up by name, since other systems have a C library without this call.
         return int(ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)) == 0
     return False
 
 
 def _look_for(parent: int) -> None:
+    # The parent's id changes when it dies, as another process adopts this one.
     while os.getppid() == parent:
         time.sleep(1 / _LOOKS_PER_SECOND)
     os._exit(1)

@@ -116,6 +116,7 @@ def external_span(tensor: onnx.TensorProto, where: str) -> ExternalSpan:
 def _natural(text: str | None, key: str, where: str) -> int | None:
     if text is None:
         return None
+    # 18 digits fit 64 bits, and int() of a longer text takes quadratic time.
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise InvalidModelError(
             f"{where}: the {key} of its external data is {printable(text, 30)!r}, "
@@ -166,6 +167,7 @@ def _check_dims(dims: object, bits: int, where: str, limits: Limits) -> int:
     sizes = list(dims)  # type: ignore[call-overload]
     if len(sizes) > limits.rank:
         raise ModelLimitError(f"{where}: {len(sizes)} dimensions, at most {limits.rank} are safe")
+    # A dimension of 0 must not hide what the others multiply to.
     elements = nonzero = 1
     for size in sizes:
         if size < 0:
@@ -191,6 +193,7 @@ def _check_external(
             f"{where}: its data lies in the file {printable(span.location)!r}, which cannot be "
             "found from here: give the model's path, or load its external data first"
         )
+    # Elements of 4 bits share bytes, and the last byte is filled up.
     needed = (elements * BITS[tensor.data_type] + 7) // 8
     if span.length is not None and span.length != needed:
         raise InvalidModelError(
@@ -238,6 +241,7 @@ def _check_entries(tensor: onnx.TensorProto, where: str) -> None:
     # Any other number than 0 is true to onnxruntime; here it must not look like 0 in its lowest byte.
     least = -128 if tensor.data_type == _T.BOOL else 0
     most = (1 << max(BITS.get(tensor.data_type, 32), 8)) - 1
+    # The least and the largest entry are enough, and are found without a loop in Python.
     for number in (min(tensor.int32_data), max(tensor.int32_data)):
         if not least <= number <= most:
             raise InvalidModelError(
@@ -264,6 +268,7 @@ def check_sparse_tensor(sparse: onnx.SparseTensorProto, where: str, limits: Limi
         [count, len(sparse.dims)],
     ):
         raise InvalidModelError(f"{where}: its indices must be {count} places of type int64")
+    # More values than places would have to repeat some.
     if count > elements:
         raise InvalidModelError(f"{where}: it holds {count} values for {elements} elements")
 
@@ -317,6 +322,7 @@ def is_whole_type(declared: onnx.TypeProto) -> bool:
 
 def _check_tensor_type(tensor: onnx.TypeProto.Tensor, where: str, limits: Limits) -> None:
     data_type = tensor.elem_type
+    # A type may be left open where inference finds it.
     if data_type not in BITS and data_type not in {_T.STRING, _T.UNDEFINED}:
         raise InvalidModelError(f"{where}: data type {data_type} does not exist in ONNX")
     if not tensor.HasField("shape"):

@@ -22,6 +22,7 @@ def check_text(texts: Iterable[object], where: str) -> None:
         InvalidModelError: One of them came as bytes.
     """
     for text in texts:
+        # By the class itself, as this is asked of every text of a model.
         if type(text) is not str:
             raise InvalidModelError(f"{where}: a text is not valid UTF-8: the file is corrupt")
 

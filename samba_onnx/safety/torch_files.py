@@ -45,7 +45,7 @@ _MAGIC: Final = 0x1950A86A20F9469CFC6C
 _RANK: Final = 64
 """Dimensions of an array that numpy can make."""
 _LARGEST: Final = 1 << 48
-"""Of a dimension or a stride: beyond every file, and in bytes still an integer of numpy's."""
+"""The largest dimension or stride: beyond every file, and in bytes still an integer of numpy's."""
 _STORAGES: Final[Mapping[str, str]] = {
     "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
     "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8", "ByteStorage": "uint8",
@@ -124,6 +124,7 @@ def require_harmless(content: bytes | memoryview, name: str) -> None:
         for member, (offset, size) in ranges.items():
             if member.endswith("/data.pkl"):
                 found = looked_through(io.BytesIO(content[offset : offset + size]))
+                # torch's reader lets a file call it, with a number of bytes to allocate.
                 makes_more = any(each.endswith(".bytearray") for each in found.names)
                 if found.other_keys or makes_more:
                     raise ModelFileError(f"{name}: would make more than tensors")
@@ -211,7 +212,9 @@ class _Source:
         self, storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]
     ) -> Array:
         dtype = _DTYPES[storage.dtype].numpy
+        # Strides are not negative, so that the last element is the farthest.
         last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=False))
+        # A tensor without elements needs none of its storage.
         end = offset + last + 1 if math.prod(shape) else 0
         if len(shape) != len(strides) or end > storage.elements:
             raise _NoTensorError(f"it ends at element {end} of a storage of {storage.elements}")
@@ -224,6 +227,7 @@ class _Source:
         steps = [stride * dtype.itemsize for stride in strides]
         view = np.lib.stride_tricks.as_strided(flat[offset:], shape, steps, writeable=False)
         view = view.view(dtype)
+        # Files of big-endian machines; the copy is made unwritable like the views.
         if self.order == ">":
             view = view.byteswap()
             view.flags.writeable = False
@@ -271,10 +275,13 @@ def _archive(file: BinaryIO, name: str, content: memoryview) -> _Source:
             raise ModelLimitError(f"{name}: {error}") from None
     # All members are in one folder, whose name is that of the file at the time.
     tops = [member.removesuffix("data.pkl") for member in ranges if member.endswith("/data.pkl")]
+    # A model inside of a member's folder could have the same name; the outermost one is the file's
+    # own.
     top = min(tops, key=len, default=None)
     if top is None:
         raise ValueError("it is an archive without data.pkl")
     offset, size = ranges[f"{top}data.pkl"]
+    # The pickle is read into memory, unlike the storages.
     if size > MOST_BYTES:
         raise ValueError(f"its data.pkl takes more than {MOST_BYTES >> 20} MiB")
     begin, length = ranges.get(f"{top}byteorder", (0, 0))
@@ -304,6 +311,7 @@ def _old_file(file: BinaryIO, content: memoryview) -> _Source:
     found, keys = looked_through(file), described(file)
     itemsizes = {str(key): size for key, size in _itemsizes(found.persistent)}
     places, position = {}, file.tell()
+    # Storages lie behind the pickles in the order of these keys.
     for key in keys if isinstance(keys, list) else ():
         # Eight bytes say how many elements follow.
         count = int.from_bytes(content[position : position + 8], "little")
@@ -334,6 +342,8 @@ def _state_dict(root: object, name: str) -> Iterator[tuple[str, Called]]:
     """
     outer = _entries(root)
     inner = [outer, *(_entries(outer.get(key)) for key in _INNER)]
+    # Inner dicts before the outer one: a checkpoint of a training has tensors of its own beside the
+    # model's.
     for candidate in reversed(inner):
         tensors = {
             key: value

@@ -62,6 +62,7 @@ def infer_output_types(model: onnx.ModelProto, *, seconds: float = 120.0) -> dic
     }
 
 
+# Once in a process: it takes a child process, and the machine stays the same.
 @functools.cache
 def channel_block() -> int:
     """Return how many channels a block of onnxruntime's blocked layout has on this machine.

@@ -68,11 +68,13 @@ class Constants:
     def __init__(self, around: Constants | None = None, shadowed: Iterable[str] = ()) -> None:
         """Begin with what is known ``around``, without names that mean something else here."""
         self._around = around
+        # A name of a subgraph's input hides a constant outside.
         self._known: dict[str, onnx.TensorProto | Sequence[int] | None] = dict.fromkeys(shadowed)
         self._lengths: dict[str, int] = {}
 
     def add_tensor(self, name: str, tensor: onnx.TensorProto) -> None:
         """Enter an initializer, if it may be a parameter."""
+        # Lengths of vectors are known also where their content is data or lies outside.
         if len(tensor.dims) == 1:
             self._lengths[name] = tensor.dims[0]
         small = tensor.data_type in _INTEGERS and tensor.data_location != _T.EXTERNAL
@@ -131,6 +133,7 @@ def check_values(node: onnx.NodeProto, constants: Constants, limits: Limits) -> 
             of constants traps.
         ModelLimitError: A constant operand asks for more elements than ``limits`` allow.
     """
+    # Of other domains nobody here knows what their attributes mean.
     if normal_domain(node.domain) not in _OWN_DOMAINS:
         return
     for attribute in node.attribute:
@@ -167,6 +170,7 @@ def _check_arrangement(node: onnx.NodeProto, constants: Constants, limits: Limit
 def _check_equation(content: bytes, terms: int) -> None:
     """Refuse an Einsum equation that is none: shape inference never ends on some."""
     text = content.decode("utf-8", "replace")
+    # Equations of models have some dozen letters.
     if len(text) > _LONGEST_EQUATION or not _EQUATION.fullmatch(text):
         raise InvalidModelError(f"{printable(text, 60)!r} is no equation")
     operands = text.partition("->")[0].count(",") + 1
@@ -179,6 +183,7 @@ def _check_integers(name: str, values: Sequence[int], limits: Limits) -> None:
         return
     if name in _AT_LEAST_ONE and min(values) < 1:
         raise InvalidModelError(f"attribute {name!r} is {min(values)}, expected at least 1")
+    # No tensor has an axis beyond the limit of ranks, counted from either end.
     if name in _AXES and not (-limits.rank <= min(values) and max(values) <= limits.rank):
         worst = max(values, key=abs)
         raise InvalidModelError(f"attribute {name!r} is {worst}, which is no axis of any tensor")
@@ -188,6 +193,7 @@ def _check_integers(name: str, values: Sequence[int], limits: Limits) -> None:
 
 def _check_division(node: onnx.NodeProto, constants: Constants) -> None:
     """Refuse x / 0 and INT_MIN / -1, which are traps of the processor, on constants."""
+    # With fmod it is computed as floats, where nothing traps.
     fmod = any(attribute.name == "fmod" and attribute.i for attribute in node.attribute)
     divisor = constants.get(node.input[1])
     if divisor is None or fmod or not divisor.size:
@@ -195,6 +201,7 @@ def _check_division(node: onnx.NodeProto, constants: Constants) -> None:
     if (divisor == 0).any():
         raise InvalidModelError(f"integer division by zero: constant {_name(node.input[1])} has 0")
     dividend = constants.get(node.input[0])
+    # Only signed integers have -1 and a smallest number without a positive one.
     if dividend is None or dividend.dtype.kind != "i" or not (divisor == -1).any():
         return
     if (dividend == np.iinfo(dividend.dtype).min).any():
@@ -237,6 +244,7 @@ def _check_range(node: onnx.NodeProto, constants: Constants, limits: Limits) -> 
     start, limit, delta = (int(value.item()) for value in values if value is not None)
     if delta == 0:
         raise InvalidModelError("the step of the range is 0")
+    # Rounded up without floats, which lose digits of large integers.
     _check_size([max(0, -((start - limit) // delta))], limits)
 
 

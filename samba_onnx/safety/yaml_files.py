@@ -52,6 +52,7 @@ def read_yaml(path: str | os.PathLike[str], what: str) -> YamlDocument:
     path = Path(path)
     label = f"{what} {printable(path)}"
     with open_regular(path, what=what, error=UsageError) as file:
+        # A byte more than is allowed tells a file that is too large, without reading it.
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise UsageError(f"{label} is larger than {MOST_BYTES:,} bytes", path=path)
@@ -91,6 +92,7 @@ class _Survey:
 
     def visit(self, node: yaml.Node, path: tuple[str, ...]) -> None:
         """Count a node and all below it, and note keys that are stated twice."""
+        # Counted at each visit, so that aliases count as often as they are used.
         self.count += 1
         if self.count > MOST_NODES:
             raise _RefusedError(f"it stands for more than {MOST_NODES:,} values")
@@ -102,6 +104,7 @@ class _Survey:
         elif isinstance(node, yaml.MappingNode):
             keys: set[str] = set()
             for key, value in node.value:
+                # A key that is a list or mapping could not be hashed.
                 if not isinstance(key, yaml.ScalarNode):
                     raise _RefusedError(f"line {key.start_mark.line + 1} has a key that is no text")
                 if key.value in keys:

@@ -16,16 +16,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
+from torch._C._distributed_c10d import HashStore
 from torch.distributed import distributed_c10d
 from torch.distributed.constants import default_pg_timeout
 
 from samba_onnx.errors import UsageError
-from samba_onnx.version import __version__
 from samba_onnx.workflows.replica_endings import watch
-from samba_onnx.workflows.replica_meeting import meet
+from samba_onnx.workflows.replica_starts import meeting_store
 
 __all__ = ["Place", "adapt_process_groups", "launched_place"]
 
@@ -149,20 +147,6 @@ def _meeting(place: Place, timeout: timedelta) -> dict[str, Any]:
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     # All that one mpirun launches here are its children: another one's meet at another port.
     os.environ.setdefault("MASTER_PORT", str(_PORTS[os.getppid() % len(_PORTS)]))
-    return {"store": _store(place, timeout), "rank": place.rank, "world_size": place.size}
-
-
-def _store(place: Place, timeout: timedelta) -> Store:
-    """Return a store of this launch alone: the one that a launcher keeps may have another one's words."""
-    launcher_keeps_it = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store = TCPStore(
-        os.environ["MASTER_ADDR"],
-        _number(os.environ, "MASTER_PORT"),
-        None,
-        place.rank == 0 and not launcher_keeps_it,
-        timeout,
-        wait_for_workers=False,
-        multi_tenant=True,
-    )
-    facts = {"samba_onnx": __version__, "torch": torch.__version__}
-    return meet(PrefixStore("samba_onnx", store), place.rank, place.size, facts, alike=[*facts])[0]
+    _number(os.environ, "MASTER_PORT")  # which says what it should be, if it is none
+    store = meeting_store(place.rank, place.size, timeout)
+    return {"store": store, "rank": place.rank, "world_size": place.size}

@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 from samba_onnx.errors import NoDeviceError
 from samba_onnx.export.programs.training_steps import parameter_names
+from samba_onnx.sessions.module_watch import copied
 from samba_onnx.sessions.optimizer_steps import fetch_state, send_state
 from samba_onnx.sessions.traced import host_buffers, host_parameters
 from samba_onnx.sessions.turns import in_turn
@@ -31,6 +32,7 @@ def fetch_module(model: nn.Module, optimizers: Optimizers = None, inplace: bool 
     """
     for tensor in _on_device(_tensors(model)):
         tensor.cpu(inplace)
+    copied(model)
     for optimizer in _optimizers(optimizers):
         fetch_state(optimizer, parameter_names(model), inplace)
 
@@ -48,6 +50,7 @@ def send_module(model: nn.Module, optimizers: Optimizers = None) -> None:
     """
     for tensor in _on_device(_tensors(model)):
         tensor.rdu()
+    copied(model)
     for optimizer in _optimizers(optimizers):
         send_state(optimizer, parameter_names(model))
 
@@ -65,6 +68,7 @@ def fetch_buffers(model: nn.Module, inplace: bool = False) -> None:
     """
     for tensor in _on_device(host_buffers(model)):
         tensor.cpu(inplace)
+    copied(model, dict(model.named_buffers()).values())
 
 
 @in_turn
@@ -79,6 +83,7 @@ def send_buffers(model: nn.Module) -> None:
     """
     for tensor in _on_device(host_buffers(model)):
         tensor.rdu()
+    copied(model, dict(model.named_buffers()).values())
 
 
 def _tensors(model: nn.Module) -> dict[str, SambaTensor]:

@@ -155,7 +155,6 @@ class Runner:
             device = self._program.required_device()
             graph = self._program.graph(graph_name)
             fetches = fetched_outputs(graph, self._state.graphs.get(graph.name), outputs)
-            self._tell_of_switch(self._state.graphs.get(graph.name))
             arrays = self._arrays(graph, inputs)
             prepared = device.prepare(
                 run_request(
@@ -170,6 +169,7 @@ class Runner:
                     reduction=reduction,
                 )
             )
+            self._look_at_model(prepared.plan)
             self._parallel.join(device, reduction, prepared.plan)
             values = self._execute(prepared, arrays, numbers, train, output_grads)
             results = tuple(output_tensor(output, values) for output in fetches)
@@ -179,21 +179,28 @@ class Runner:
         self._profiler.end_event(event)
         return results
 
-    def _tell_of_switch(self, traced: TracedGraph | None) -> None:
-        """Say once that train() or eval() has no effect on what was compiled."""
-        if traced is None or traced.model is None or traced.model.training == traced.training:
+    def _look_at_model(self, plan: RunPlan) -> None:
+        """Say once what of the model is not as it was traced, or refuse it."""
+        traced = self._state.graphs.get(plan.schedule.graph.name)
+        if traced is None or traced.watch is None:
             return
+        traced.watch.look(plan.section_types)
+        if traced.watch.model.training != traced.training:
+            self._tell_of_switch(traced, traced.watch.model)
+
+    def _tell_of_switch(self, traced: TracedGraph, model: nn.Module) -> None:
+        """Say once that train() or eval() has no effect on what was compiled."""
         before, after = ("train()", "eval()") if traced.training else ("eval()", "train()")
         LOGGER.warning(
             "%s is in %s now, but runs compute what it was compiled for, after %s: %s",
-            type(traced.model).__name__,
+            type(model).__name__,
             after,
             before,
             "give train=False to run without dropouts, or trace a PEF that was compiled after eval()"
             if traced.training
             else "to train, trace a PEF that was compiled after train()",
         )
-        traced.training = traced.model.training
+        traced.training = model.training
 
     def _arrays(self, graph: Graph, inputs: Any) -> dict[str, Array]:
         """What the device is given, checked."""
@@ -239,7 +246,7 @@ class Runner:
         sources = shortcut.sources(inputs, outputs)
         if sources is None:
             return None
-        self._tell_of_switch(self._state.graphs.get(prepared.plan.schedule.graph.name))
+        self._look_at_model(prepared.plan)
         if not (numbers or shortcut.is_noted):
             return shortcut.run(sources)
         checked, argins = self._scalars(prepared.plan, numbers, train)

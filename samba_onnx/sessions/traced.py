@@ -13,11 +13,12 @@ from torch import nn
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.dtypes import tensor_element
-from samba_onnx.facts.names import root_name, updated_name, written_name
-from samba_onnx.pef.manifest import Symbol
+from samba_onnx.facts.names import gradient_name, root_name, updated_name, written_name
+from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.program.fingerprint import Fingerprint, fingerprint
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.program import Program
+from samba_onnx.sessions.module_watch import ModuleWatch
 from samba_onnx.tensor import BUFFERS, SambaTensor
 from samba_onnx.tensor.arrays import torch_dtype
 from samba_onnx.tensor.inputs import tensors_of
@@ -44,10 +45,26 @@ class TracedGraph:
     """What will be compiled; dropped when it was."""
     training: bool = False
     """Whether the model was in training mode; set to what it is once a run has told of a switch."""
+    watch: ModuleWatch | None = None
+    """Notices what is changed in the model after the trace; None for an ONNX model."""
 
     def symbol(self, name: str) -> str:
         """Return the PEF's name of a tensor."""
         return self.symbols.get(name, name)
+
+    def hand_over(self, manifest: Manifest) -> None:
+        """Give the model its outputs, and begin to notice what is changed in it.
+
+        Args:
+            manifest: Says which parameters have gradients on the device.
+        """
+        if self.model is None:
+            return
+        self.model.output_tensors = self.outputs  # type: ignore[assignment]
+        known = {s.name for s in manifest.symbols if s.kind is SymbolKind.GRADIENT}
+        names = member_names(self.model, root_name(self.model, None))
+        trained = {path for path, name in names.items() if gradient_name(name) in known}
+        self.watch = ModuleWatch(self.model, trained)
 
     def tensors(self) -> Iterator[SambaTensor]:
         """Iterate over all tensors: inputs, residents, outputs."""

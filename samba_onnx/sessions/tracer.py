@@ -135,8 +135,7 @@ class Tracer:
             self.set_output_grads(
                 [one for i, one in enumerate(traced.outputs) if indices is None or i in indices]
             )
-        if traced.model is not None:
-            traced.model.output_tensors = traced.outputs  # type: ignore[assignment]
+        traced.hand_over(self._program.manifest)
         return traced.outputs
 
     @in_turn
@@ -206,6 +205,7 @@ class Tracer:
             if transfer_device:
                 self._transfer(traced, sent)
                 sent |= traced.residents.keys()
+            traced.hand_over(opened.manifest)
 
     @in_turn
     def set_output_grads(

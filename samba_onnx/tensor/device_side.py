@@ -9,6 +9,7 @@ from torch import Tensor
 
 from samba_onnx.errors import InputError, NoDeviceError, ScheduleError, UsageError
 from samba_onnx.tensor.device import DeviceConnection
+from samba_onnx.tensor.host_writes import HOST_WRITES
 from samba_onnx.tensor.native import natively
 
 
@@ -165,6 +166,7 @@ class DeviceSide:
             self.write(tensor, tensor.data)
             if tensor.grad is not None and self.has_gradient(tensor):
                 self.write_gradient(tensor, tensor.grad)
+        HOST_WRITES.forget(tensor)
 
     def download(self, tensor: Copied, inplace: bool) -> None:
         """Copy the values, and the gradient if the device has computed one, to the host.
@@ -184,6 +186,7 @@ class DeviceSide:
             tensor.data.copy_(values)
         else:
             tensor.data = values
+        HOST_WRITES.forget(tensor)
         if gradient is not None:
             if inplace and tensor.grad is not None:
                 tensor.grad.data.copy_(gradient)

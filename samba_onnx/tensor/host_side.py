@@ -11,6 +11,7 @@ from torch import Tensor
 
 from samba_onnx.errors import UsageError
 from samba_onnx.tensor import native
+from samba_onnx.tensor.host_writes import HOST_WRITES
 from samba_onnx.tensor.native import natively, placeholder
 from samba_onnx.tensor.random_values import RANDOM
 
@@ -30,7 +31,7 @@ class HostSide:
     tensor in a cycle keeps its memory until Python's garbage collector happens to run.
     """
 
-    __slots__ = ("_is_tied", "is_empty", "materializer", "source")
+    __slots__ = ("_is_tied", "is_empty", "materializer", "sent", "source")
 
     def __init__(
         self,
@@ -49,6 +50,8 @@ class HostSide:
         self.source = source
         self.materializer = materializer
         self.is_empty = is_empty
+        self.sent: int | None = None
+        """The version of the values that the device was given last."""
         self._is_tied = False
 
     def tie(self, tensor: Tensor) -> None:
@@ -129,6 +132,15 @@ class HostSide:
             return source
         return native.plain(tensor)
 
+    def note_sent(self, tensor: Tensor) -> None:
+        """Note that the device was given the values that there are.
+
+        Args:
+            tensor: The tensor of this side.
+        """
+        with natively():
+            self.sent = tensor._version
+
     def gradient(self, tensor: Tensor) -> Tensor | None:
         """The gradient on the host, a plain tensor or None.
 
@@ -156,6 +168,7 @@ class HostSide:
         Raises:
             RuntimeError: The tensor is not a leaf, or its dtype has no gradients; from torch.
         """
+        HOST_WRITES.count += 1
         native.set_requires_grad(tensor, requires_grad)
         source = self._leaf()
         if source is not None:

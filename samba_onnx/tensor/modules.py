@@ -12,6 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.names import root_name, symbol_name
+from samba_onnx.tensor.carried import collect, load_carried
 from samba_onnx.tensor.conversion import from_torch_tensor
 from samba_onnx.tensor.gradient_hooks import share_hooks
 from samba_onnx.tensor.native import describes_the_same_memory
@@ -70,6 +71,7 @@ def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None)
             # By attribute: recurrent modules keep a second list of their parameters up to date so.
             setattr(module, key, _samba_parameter(parameter))
     _name_members(model, root)
+    load_carried(model)
     if not hasattr(model, _OUTPUTS):
         # So that a run that comes before trace_graph says so, and not that there is no attribute.
         setattr(model, _OUTPUTS, ())
@@ -97,6 +99,7 @@ def member_names(model: nn.Module, root: str) -> dict[str, str]:
 
 def _members(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Iterate over parameters and buffers with all paths that they have."""
+    collect(model)
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)
 

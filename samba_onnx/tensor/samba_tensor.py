@@ -15,6 +15,7 @@ from samba_onnx.tensor.device import DEVICE, FAST_ACCESS
 from samba_onnx.tensor.device_side import DeviceSide
 from samba_onnx.tensor.dispatch import call
 from samba_onnx.tensor.host_side import HostField, Materializer
+from samba_onnx.tensor.host_writes import HOST_WRITES, host_gradient
 from samba_onnx.tensor.marks import (
     NO_MARKS,
     DimNames,
@@ -27,7 +28,7 @@ from samba_onnx.tensor.marks import (
 )
 from samba_onnx.tensor.torch_methods import ours
 
-# The class below has methods of these names, which hide the types in its annotations.
+# Names that methods of the class below hide.
 _bool: TypeAlias = bool
 _int: TypeAlias = int
 DType: TypeAlias = torch.dtype
@@ -48,8 +49,7 @@ class SambaTensor(torch.Tensor):
     It pickles as the torch tensor that it wraps, without name.
     """
 
-    # The fields of a tensor. They work without a constructor: torch makes most tensors, and its
-    # results become SambaTensors by setting their class.
+    # The fields work without a constructor: torch's results become SambaTensors by setting their class.
     _marks: Marks = NO_MARKS
     _host = HostField()
     _device: ClassVar[DeviceSide] = DeviceSide(DEVICE)
@@ -192,17 +192,18 @@ class SambaTensor(torch.Tensor):
 
         The wrapped torch tensor follows.
         """
+        HOST_WRITES.expose(self)
         return native.data(self)
 
     @data.setter
     def data(self, data: Tensor) -> None:
-        is_empty = isinstance(data, SambaTensor) and not data.has_data
-        self._host.write(self, data, is_empty)
+        HOST_WRITES.expose(self)
+        self._host.write(self, data, isinstance(data, SambaTensor) and not data.has_data)
 
     @property
     def grad(self) -> Tensor | None:
         """Gradient of the wrapped tensor on the host, a plain tensor or None; may be set."""
-        return self._host.gradient(self)
+        return host_gradient(self)
 
     @grad.setter
     def grad(self, grad: Tensor | None) -> None:
@@ -272,7 +273,7 @@ class SambaTensor(torch.Tensor):
         self._host.materialize(self)
 
     def torch(self) -> Tensor:
-        """The torch tensor that this one wraps: the same memory, and part of the same history.
+        """The torch tensor that this one wraps: same memory, and part of the same history.
 
         Raises:
             UsageError: The tensor has no data and no materializer.
@@ -335,6 +336,7 @@ class SambaTensor(torch.Tensor):
             UsageError: It has neither data nor materializer.
         """
         self._device.upload(self)
+        self._host.note_sent(self)
 
     def cpu(self, inplace: _bool = False) -> None:  # type: ignore[override]  # as documented
         """Copy the values, and the gradient if there is one, from the device to the host.
@@ -365,8 +367,6 @@ class SambaTensor(torch.Tensor):
     _saved = as_value.saved
     _like = as_value.like
 
-    # torch's methods.
-
     T = property(torch_methods.transposed)
     backward = torch_methods.backward
     __getitem__ = torch_methods.getitem
@@ -378,8 +378,7 @@ class SambaTensor(torch.Tensor):
     type = torch_methods.type_or_cast  # type: ignore[assignment]
     type_as = torch_methods.type_as  # type: ignore[assignment]
 
-    # These run as torch's, by way of the dispatch table; torch's own type information does not know
-    # that they give SambaTensors.
+    # Torch's, by way of the dispatch table; its type information does not know that they give ours.
     clone = ours(Tensor.clone)
     contiguous = ours(Tensor.contiguous)
     detach = ours(Tensor.detach)

@@ -21,6 +21,7 @@ from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.joining import JoinedProgram, PlacedPart, join
 from samba_onnx.passes.planning.legalising import LegalisationOptions, PlannedChooser
 from samba_onnx.passes.planning.optimum import Machine, cheapest_placement
+from samba_onnx.passes.planning.overwriting import copy_what_is_read_on, overwrite_last
 from samba_onnx.passes.planning.partitioning import Group, Home, group, partition
 from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.planning.plan import GraphPlan, plan
@@ -301,7 +302,8 @@ def _planned(
 ) -> PlannedGraph:
     """Place, group and join the rewritten parts of a program, and plan the whole."""
     settings.progress("place")
-    pairs = list(zip(program.parts, rewritten, strict=True))
+    for _, result in (pairs := list(zip(program.parts, rewritten, strict=True))):
+        copy_what_is_read_on(result.model.graph, program.regions)
     nodes = [(part.type, tuple(result.model.graph)) for part, result in pairs]
     placed = [_placed(part, result.model, settings) for part, result in pairs]
     # Values, not names: joining may give those that clash another name.
@@ -319,7 +321,7 @@ def _planned(
     def planned(whole: JoinedProgram) -> GraphPlan:
         return plan(
             whole.model,
-            whole.groups,
+            overwrite_last(whole.groups, whole.roles),
             settings.target,
             graph_name=program.name,
             weight_names=frozenset(value.name or "" for value in weights),
@@ -366,9 +368,8 @@ def _cheapest(
     pinned: frozenset[str],
 ) -> JoinedProgram | None:
     """Return the program with the placement that a cut proposes, None where it proposes nothing else."""
-    machine = settings.machine
     graph, roles = joined.model.graph, joined.roles
-    placement = cheapest_placement(graph, joined.placement, roles, machine, pinned)
+    placement = cheapest_placement(graph, joined.placement, roles, settings.machine, pinned)
     if placement is None:
         return None
     at_load = known_at_load(graph, roles)
@@ -389,11 +390,10 @@ def _better(strict: GraphPlan, other: GraphPlan) -> GraphPlan:
 
 def _placed(part: Part, model: ir.Model, settings: CompilerSettings) -> PlacedPart:
     """Give every node its home, and cut the groups of the RDU into sections."""
-    target, level, rules = settings.target, settings.level, settings.rules
-    hinted = with_constant_hints(part, place(model, target))
-    placement = demote_islands(model, hinted, target, level, rules)
-    groups = cut(partition(model, placement), target, level, rules)
-    return PlacedPart(part.type, model, groups, placement)
+    how = (settings.target, settings.level, settings.rules)
+    hinted = with_constant_hints(part, place(model, settings.target))
+    placement = demote_islands(model, hinted, *how)
+    return PlacedPart(part.type, model, cut(partition(model, placement), *how), placement)
 
 
 def _each_once(groups: Iterable[Iterable[Item]]) -> tuple[Item, ...]:

@@ -34,10 +34,10 @@ def test_host_and_device_exchange_tokens_and_logits_only(
     session.transfers.reset()
     assert generator.generate(prompts, count) == continuations(llama, prompts, count)
     assert moved(session) == {
-        # The prompt and its length; a token and its position for each of the other steps.
+        # The prompt and its padding; a token for each of the other steps.
         (Cause.INPUT, Direction.HOST_TO_RDU): (
-            2 * count,
-            INTEGER * (sizes.prompt + 1 + 2 * (count - 1)),
+            2 + count - 1,
+            INTEGER * (sizes.prompt + 1 + count - 1),
         ),
         (Cause.OUTPUT, Direction.RDU_TO_HOST): (count, FLOAT * VOCABULARY * count),
     }

@@ -109,7 +109,7 @@ def test_long_schedules_are_condensed(rows: int | None, expected: list[tuple[str
     title, peak, headings, *lines = render(timeline_text(memory, {3: "layer.3"}, rows)).splitlines()
     assert title == "Device memory over a run"
     assert peak.strip() == (
-        "70 B needed at once, in call 3 (layer.3); 90 B reserved, a place for every value"
+        "70 B needed at once, in call 3 (layer.3); 90 B reserved while the PEF is loaded"
     )
     assert headings.split() == ["calls", "needed", "weights"]
     shown = [re.split(r"\s{2,}", line.strip()) for line in lines[: len(expected)]]

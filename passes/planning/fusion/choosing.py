@@ -44,6 +44,7 @@ def chosen_rules(target: Target, level: str, options: FusionOptions) -> FusionRu
         UsageError: A file cannot be used, or rules are stated for a level without any.
     """
     if level != FUSING:
+        # Refused, not ignored: whoever states rules counts on their sections.
         if options.file is not None or options.defaults:
             what = (
                 "rules of the target were" if options.file is None else "a file of fusion rules was"
@@ -51,6 +52,7 @@ def chosen_rules(target: Target, level: str, options: FusionOptions) -> FusionRu
             raise UsageError(f"{what} stated for level {level}: they count at level {FUSING}")
         return NO_RULES
     own = NO_RULES if options.file is None else read_rules(options.file)
+    # A file alone takes the place of the target's rules: whoever wants both says so.
     with_defaults = options.file is None if options.defaults is None else options.defaults
     if not with_defaults or target.fusion_rules is None:
         return own
@@ -61,6 +63,7 @@ def chosen_rules(target: Target, level: str, options: FusionOptions) -> FusionRu
         f"rule {printable(name)!r} of the file takes the place of the target's" for name in replaced
     ]
     rules = [*own.rules, *(rule for rule in default.rules if rule.name not in names)]
+    # A stable sort: of equal priorities the user's, which stand first, stay first.
     rules.sort(key=lambda rule: -rule.priority)
     return FusionRules(tuple(rules), (*own.notes, *default.notes, *notes))
 

@@ -52,14 +52,18 @@ class BlockOrder:
             return False
         window = self._order[ranks[0] : ranks[-1] + 1]
         first = self._order[ranks[0]]
+        # What does not wait for the new block runs before it, and what waits for it behind. Nothing between
+        # does both, or `_after` would have found the circle.
         before = [b for b in window if b >= 0 and b not in joined and b not in after]
         later = [block for block in window if block in after]
         order = [*before, first, *later]
+        # The window stays as long as it was, so that no block outside of it gets another rank.
         order += [-1] * (len(window) - len(order))
         for rank, block in enumerate(order, start=ranks[0]):
             self._order[rank] = block
             if block >= 0:
                 self._rank[block] = rank
+        # Positions are topological: ascending, the nodes of a block can run one after the other.
         members = sorted(position for block in joined for position in self._blocks[block])
         for block in joined:
             self._blocks[block] = ()
@@ -74,6 +78,7 @@ class BlockOrder:
         pending = list(joined)
         while pending:
             for block in self._followers(self._blocks[pending.pop()]):
+                # Nothing behind the last of them leads back: who waits has the higher rank.
                 if block in joined or block in after or self._rank[block] > last:
                     continue
                 after.add(block)

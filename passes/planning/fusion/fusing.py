@@ -69,11 +69,13 @@ class _Fusion:
 
     def run(self, rules: Sequence[FusionRule]) -> list[list[Piece]]:
         """Join what marks and rules ask for, and return all pieces."""
+        # First: what the user says of his own lines counts more than a rule for any model.
         self._join_marked()
         units = Units(self.flow)
         for rule in rules:
             for pattern in rule.patterns:
                 self._join_matches(rule, pattern, units)
+        # Last: it must not take a part of what a rule would match.
         self._join_wide_operators()
         return [list(self._pieces(group)) for group in range(len(self.flows))]
 
@@ -86,13 +88,16 @@ class _Fusion:
                         self.rules |= {(group, p): mark.rule for p in free}
 
     def _join_wide_operators(self) -> None:
-        """Leave what torch computes by one operator one, of which no rule has taken a part."""
+        """Keep together what torch computes by one operator, where no rule has taken a part of it."""
         for group, flow in enumerate(self.flows):
             for positions in wide_operators(flow):
+                # Not noted in `rules`: side by side, these nodes become one piece as at `o0`, which has no
+                # rule either.
                 if not any((group, position) in self.rules for position in positions):
                     self.orders[group].join(positions)
 
     def _join_matches(self, rule: FusionRule, pattern: Pattern, units: Units) -> None:
+        # Most rules name something that a graph does not have: a look at the names spares the search.
         if any(not units.named(e) for e in pattern.entries.values() if e.required):
             return
 
@@ -100,12 +105,14 @@ class _Fusion:
             return self._join(rule, pattern, match)
 
         steps = StepBudget()
+        # A match is joined while the search goes on, so that the next one finds its nodes taken.
         for _ in embeddings(pattern, self.flow, units, steps, self._fits, accept):
             pass
         if steps.exhausted:
             LOGGER.debug("rule %r fits in too many ways: some places were given up", rule.name)
 
     def _fits(self, entry: PatternEntry, unit: Unit) -> bool:
+        # What only says where the pattern is may be part of another section, or run on the CPU.
         return not entry.included or all(self._is_free(position) for position in unit)
 
     def _is_free(self, position: int) -> bool:
@@ -122,6 +129,7 @@ class _Fusion:
         ]
         places = [place for p in positions if (place := self.place[p]) is not None]
         group = places[0][0]
+        # Between two groups the CPU computes: no section reaches across.
         if any(place[0] != group for place in places):
             return False
         if not self.orders[group].join([place[1] for place in places]):
@@ -139,5 +147,6 @@ class _Fusion:
                     for block in run
                 )
             else:
+                # All of a run at once: an operator of torch may be several neighbours that no rule joined.
                 left = [nodes[p] for block in run for p in block]
                 yield from (Piece(own) for own in by_operator(left))

@@ -51,6 +51,8 @@ def convex_parts(flow: Dataflow, positions: Sequence[int]) -> list[list[int]]:
     for position in range(len(flow.nodes)):
         # Outside of the part, a node knows the last phase that it waits for, plus one.
         phases.append(
+            # Only a way out of the part counts one more: what comes from outside, however long its way,
+            # runs before.
             max(
                 (
                     phases[p] + (p in inside and position not in inside)

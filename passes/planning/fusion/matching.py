@@ -14,8 +14,10 @@ from typing import Final, Protocol, TypeAlias
 from samba_onnx.passes.planning.fusion.patterns import Pattern, PatternEntry
 from samba_onnx.program.dataflow import Dataflow
 
+# Bounds cost completeness and never correctness: what is left unmatched is sections of its own, as at `o0`.
 MOST_STEPS: Final = 2_000_000
 """Assignments that are tried for one pattern in one graph."""
+# A bound of its own for each place: one that is hopeless must not use up what all others may try.
 MOST_STEPS_EACH: Final = 20_000
 """Assignments that are tried from one place of a graph."""
 
@@ -70,6 +72,7 @@ def embeddings(
     """
     search = _Search(pattern, flow, units, steps, fits, accept)
     required = [name for name, entry in pattern.entries.items() if entry.required]
+    # The rarest operator: the search begins once for each of its units, and nowhere else.
     anchor = min(required, key=lambda name: len(units.named(pattern.entries[name])))
     entry = pattern.entries[anchor]
     for unit in units.named(entry):
@@ -109,6 +112,7 @@ class _Search:
         if self.left <= 0 or self.steps.left <= 0:
             self.steps.exhausted = True
             return False
+        # Two operators of a pattern are two of the graph.
         if unit is not None and not self.taken.isdisjoint(unit):
             return False
         self.found[name] = unit
@@ -132,6 +136,7 @@ class _Search:
                 break
             if self.fits(entry, unit) and self._assign(name, unit):
                 return True
+        # Absent only where nothing else leads to a match: larger matches come before smaller ones.
         return not entry.required and self._assign(name, None)
 
     def _next(self) -> tuple[str, Sequence[Unit]]:
@@ -152,6 +157,8 @@ class _Search:
     def _beside(
         self, entry: PatternEntry, unit: Unit, steps: Callable[[int], Sequence[int]]
     ) -> list[Unit]:
+        # Neighbours alone are tried, not every unit of that name: a model of many layers has hundreds of
+        # them.
         near = dict.fromkeys(p for position in unit for p in steps(position) if p not in unit)
         return list(
             dict.fromkeys(
@@ -173,6 +180,7 @@ class _Search:
                 seen.add(other)
                 unit = self.found[other]
                 if unit is None:
+                    # An operator that is absent feeds nothing itself: what feeds it feeds what reads it.
                     pending.append(other)
                 else:
                     around.append(unit)

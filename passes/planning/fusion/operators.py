@@ -53,6 +53,8 @@ def operator_names() -> OperatorNames:
         name: tuple(_form(pattern) for pattern in patterns)
         for name, patterns in content["forms"].items()
     }
+    # PyTorch's functions without a node and a form of their own are known all the same: a rule may name
+    # them, and a note says that it matches nothing.
     absent = {*FUNCTIONAL, *content["absent"]} - nodes.keys() - forms.keys()
     return OperatorNames(nodes, forms, frozenset(absent))
 

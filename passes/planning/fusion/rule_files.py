@@ -116,6 +116,8 @@ def _rules(document: YamlDocument, file: str) -> FusionRules:
     if len(content) > MOST_RULES:
         raise _RuleError(f"it has {len(content):,} rules; expected at most {MOST_RULES}")
     for key, line in document.repeated:
+        # A rule that is stated again takes the place of the first, as mappings of YAML do. A key that is
+        # stated again within a rule has no such use: one of both is a slip.
         if len(key) > 1:
             raise _RuleError(
                 f"{key[-1]!r} is stated again in line {line}: leave one out",
@@ -186,6 +188,7 @@ def _operators(entry: EntryFile) -> tuple[str, ...]:
 def _check_operator(operator: str, rule: str, entry: str) -> bool:
     """Return whether a rule may name an operator, but no graph has it."""
     names = operator_names()
+    # Nobody has a list of the operators of other domains: any of them may be in a graph.
     if "::" in operator:
         return False
     known = names.known()
@@ -205,6 +208,7 @@ def _stated(name: str, entry: EntryFile) -> PatternEntry:
     if (entry.op_type is None) == (entry.match_first_option is None):
         raise PatternError("expected op_type, or match_first_option in its place", name)
     children = tuple(entry.children or ([entry.child] if entry.child else ()))
+    # An entry that stands for others is no operator: edges are those of the option that is chosen.
     if entry.match_first_option is not None and (
         children or not entry.required or not entry.included
     ):

@@ -23,6 +23,7 @@ class Units:
         self._nodes: dict[str, list[int]] = {}
         for position, node in enumerate(self.flow.nodes):
             self._nodes.setdefault(qualified(node.domain, node.op_type), []).append(position)
+        # Found out when asked: forms are searched for in the whole graph, and rules name few of them.
         self._named: dict[str, tuple[Unit, ...]] = {}
         self._at: dict[str, dict[int, list[Unit]]] = {}
 
@@ -50,6 +51,7 @@ class Units:
             units |= {(p,) for op in names.onnx_operators(name) for p in self._nodes.get(op, ())}
             self._named[name] = tuple(sorted(units, key=_place))
             places: dict[int, list[Unit]] = {}
+            # Larger units first, so that a rule takes an operator whole before it takes a node of it.
             for unit in sorted(units, key=lambda unit: -len(unit)):
                 for position in unit:
                     places.setdefault(position, []).append(unit)
@@ -63,6 +65,7 @@ class Units:
         for found in embeddings(form, self.flow, nodes, StepBudget()):
             final = found[last]
             unit = tuple(sorted(position for one in found.values() if one for position in one))
+            # Where others read an inner value, this is more than the one operator that the form stands for.
             if final and self._is_closed(unit, final[0]):
                 yield unit
 
@@ -76,6 +79,7 @@ class Units:
 
 
 def _place(unit: Unit) -> tuple[int, int]:
+    # Of units that begin at one node the largest first.
     return unit[0], -len(unit)
 
 

@@ -55,6 +55,7 @@ def check_pattern(
         raise PatternError(f"goes round in a circle: {' -> '.join([*circle, circle[0]])}")
     first, *others = networkx.weakly_connected_components(graph)
     if others:
+        # Named in the order of the file, which sets do not have.
         apart, known = min(others[0], key=list(entries).index), min(first, key=list(entries).index)
         raise PatternError(
             f"{apart!r} is not connected with {known!r}: operators of a section feed each other, by child"
@@ -94,6 +95,7 @@ def variants(
     Raises:
         PatternError: There are too many.
     """
+    # Counted before any is made: ten entries of ten options stand for more patterns than there is memory.
     count = 1
     for choices in options.values():
         count *= len(choices)
@@ -114,6 +116,7 @@ def _variant(
     options: Mapping[str, Sequence[str]],
 ) -> Pattern:
     gone = {other for name, others in options.items() for other in others if other != chosen[name]}
+    # What one entry does not choose may be the choice of another.
     gone -= set(chosen.values())
     parents = Pattern(entries).parents
     pending = list(gone)
@@ -124,6 +127,7 @@ def _variant(
                 pending.append(child)
 
     def meant(name: str) -> str:
+        # An option may stand for options itself.
         while name in chosen:
             name = chosen[name]
         return name

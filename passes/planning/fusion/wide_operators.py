@@ -19,7 +19,7 @@ _ORIGIN: Final = (OWN_SCOPE_KEY, STACK_TRACE, OPERATOR_KEY)
 
 
 def wide_operators(flow: Dataflow) -> Iterator[list[int]]:
-    """Yield the nodes of each: the Casts of its operands, what it computes of them, and the Cast of its result.
+    """Yield the nodes of each such operator: the Casts of its operands, its arithmetic, and the Cast of its result.
 
     A device rounds within its operators. What the model itself converts is no part of one, nor are products.
 
@@ -36,6 +36,7 @@ def wide_operators(flow: Dataflow) -> Iterator[list[int]]:
         found = _operator(flow, position)
         seen |= found
         nodes = [flow.nodes[one] for one in found]
+        # Without a Cast back it is no operator of bfloat16, but what the model itself computes in float32.
         narrows = any(_conversion(one) == _WIDENS[::-1] for one in nodes)
         computes = any(one.op_type != "Cast" for one in nodes)
         if narrows and computes and not any(map(is_product, nodes)):
@@ -43,13 +44,16 @@ def wide_operators(flow: Dataflow) -> Iterator[list[int]]:
 
 
 def _operator(flow: Dataflow, first: int) -> set[int]:
-    """Return what is computed of a Cast in float32, with the other Casts that it is computed of."""
+    """Return positions: a Cast to float32, the arithmetic that reads it, and the Casts of its other operands."""
     found, pending = {first}, [first]
     origin = _origin(flow.nodes[first])
     while pending:
         position = pending.pop()
         near = list(flow.predecessors(position))
+        # Backwards there are only Casts of other operands: arithmetic is reached forwards, from the Cast
+        # that it reads.
         near = [one for one in near if _conversion(flow.nodes[one]) == _WIDENS]
+        # Behind a result in bfloat16 the operator has ended, though another one of its line may go on.
         if flow.nodes[position].outputs[0].dtype != _WIDENS[0]:
             near += flow.successors(position)
         for one in near:

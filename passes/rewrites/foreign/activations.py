@@ -37,6 +37,7 @@ def quick_gelu(draft: Draft) -> ir.Value:
     """Value times the sigmoid of its multiple."""
     value = draft.operand(0)
     alpha = draft.number("alpha", 1.702)
+    # A factor of one is left out: it would be a node and a rounding for nothing.
     inner = value if alpha == 1 else draft.op("Mul", value, draft.scalar(alpha, value))
     return draft.op("Mul", value, draft.op("Sigmoid", inner))
 
@@ -50,8 +51,11 @@ def bias_softmax(draft: Draft) -> ir.Value:
     """
     value, bias = draft.operand(0), draft.operand(1)
     rank, axis = draft.rank(value), draft.integer("axis", 1)
+    # ONNX's Softmax is over one axis; only over the last one is that the same as over all axes from
+    # there on.
     if draft.axis(value, axis) != rank - 1:
         raise CannotExpandError(f"its axis {axis} is not the last of {rank}")
+    # Bias of fewer dimensions broadcasts by is_inner_broadcast, which ONNX's Add knows nothing of.
     if draft.rank(bias) != rank:
         raise CannotExpandError("its bias has another rank than its data")
     return draft.op("Softmax", draft.op("Add", value, bias), axis=-1)
@@ -62,6 +66,7 @@ Parameters = Mapping[str, float]
 
 
 def _leaky_relu(draft: Draft, value: ir.Value, stated: Parameters) -> ir.Value:
+    # Defaults are those of the operator itself, for parameters that the fused node leaves out.
     return draft.op("LeakyRelu", value, alpha=stated.get("alpha", 0.01))
 
 
@@ -109,6 +114,7 @@ def activate(draft: Draft, value: ir.Value, name: str, stated: Parameters) -> ir
     if not name:
         return value
     apply = _APPLY.get(name)
+    # A Clip has no default bounds here: without both of them it would be another function.
     if apply is None or (name == "Clip" and not {"alpha", "beta"} <= stated.keys()):
         raise CannotExpandError(f"its activation {name} is none that onnxruntime fuses")
     return apply(draft, value, stated)

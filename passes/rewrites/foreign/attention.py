@@ -13,8 +13,9 @@ from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.foreign.quantization import dequantized
 from samba_onnx.passes.rewrites.foreign.registry import expands
 
+# Finite, so that a row that hides everything is still a softmax of numbers.
 _FILTER = -10000.0
-"""What onnxruntime adds to the score of a position that a mask hides."""
+"""The number that onnxruntime adds to the score of a position that a mask hides."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,12 @@ class Heads:
 
 
 def like(draft: Draft) -> ir.Value:
-    """Return the operand whose type an attention computes with: of integers, that of their scale."""
+    """Return the operand whose type an attention computes in: the data, or the scale of quantised data."""
     return draft.operand(3 if draft.node.op_type == "QAttention" else 0)
 
 
 def split_heads(draft: Draft, value: ir.Value, heads: int) -> ir.Value:
+    # Zeros in a Reshape keep what is there, so that batch and length may be dynamic.
     """Write ``[batch, length, heads * size]`` as ``[batch, heads, length, size]``."""
     split = draft.op("Reshape", value, draft.integers(0, 0, heads, -1))
     return draft.op("Transpose", split, perm=[0, 2, 1, 3])
@@ -47,6 +49,8 @@ def join_heads(draft: Draft, value: ir.Value, width: int) -> ir.Value:
 
 def scores(draft: Draft, heads: Heads, scale: float) -> ir.Value:
     """Write the products of queries with keys, scaled by ``scale`` or the root of the head's size."""
+    # The queries are scaled and not the scores, which are more numbers wherever the sequence is
+    # longer than a head.
     factor = scale or 1 / math.sqrt(heads.size)
     scaled = draft.op("Mul", heads.query, draft.scalar(factor, like(draft)))
     return draft.op("MatMul", scaled, draft.op("Transpose", heads.key, perm=[0, 1, 3, 2]))
@@ -88,16 +92,18 @@ def _attention(
     past: ir.Value | None,
     addend: ir.Value | None,
 ) -> tuple[ir.Value | None, ...]:
-    """Write attention behind the product of data and weights; data, weights and bias come first."""
+    """Write attention whose product of data and weights is there; these and the bias are operands 0 to 2."""
     draft.refuse_attributes(do_rotary=0, past_present_share_buffer=0)
     source, weights, bias = draft.operand(0), draft.operand(1), draft.optional(2)
     number = draft.count("num_heads")
+    # One weight for all three where no widths are stated: queries, keys and values of equal width.
     widths = draft.list_of("qkv_hidden_sizes") or [draft.size(weights, 1) // 3] * 3
     if bias is not None:
         product = draft.op("Add", product, bias)
     parts = draft.several("Split", 3, product, draft.integers(*widths), axis=-1)
     query, key, value = (split_heads(draft, part, number) for part in parts)
     length, earlier = draft.size(source, 1), 0
+    # The cache holds both in one tensor, keys first; new positions stand behind the cached ones.
     if past is not None:
         earlier = draft.size(past, 3)
         key, value = (
@@ -114,6 +120,7 @@ def _attention(
 
 
 def _pair(draft: Draft, key: ir.Value, value: ir.Value) -> ir.Value | None:
+    # Joining both is a copy of the whole cache, which is written only for a reader.
     if not draft.is_read(1):
         return None
     both = [draft.op("Unsqueeze", part, draft.integers(0)) for part in (key, value)]
@@ -123,6 +130,8 @@ def _pair(draft: Draft, key: ir.Value, value: ir.Value) -> ir.Value | None:
 def causal_mask(draft: Draft, length: int, earlier: int) -> ir.Value:
     """Write what hides later positions from ``length`` queries behind ``earlier`` cached positions."""
     dtype = draft.dtype(like(draft))
+    # The lowest number and not infinity: infinity minus infinity would be NaN in a softmax of
+    # hidden positions only.
     lowest = float(dtype.min)
     visible = np.tri(length, earlier + length, earlier, dtype=bool)
     return draft.tensor(ir.tensor(np.where(visible, 0.0, lowest).astype(dtype.numpy())))
@@ -137,11 +146,15 @@ def _hidden(draft: Draft, mask: ir.Value | None, length: int, total: int) -> ir.
         return None
     rank = draft.rank(mask)
     if rank == 1:
+        # A vector of another length states the ends of all rows, and then their starts, of padding
+        # on the left.
         if draft.size(mask, 0) != draft.size(draft.operand(0), 0):
             raise CannotExpandError("its mask states first positions of rows, too")
         steps = draft.constant(np.arange(total, dtype=np.int32))
         seen = draft.op("Less", steps, draft.op("Unsqueeze", mask, draft.integers(1, 2, 3)))
     elif rank in (2, 3):
+        # A mask over other positions than these would broadcast to scores that it was not meant
+        # for.
         known = draft.size(mask, -1) == total and (rank == 2 or draft.size(mask, 1) == length)
         if not known:
             raise CannotExpandError(f"its mask is not over {total} positions")
@@ -170,6 +183,7 @@ def multi_head_attention(draft: Draft) -> tuple[ir.Value | None, ...]:
     out_width = width
     if draft.rank(draft.operand(2)) == 3:
         out_width = draft.size(draft.operand(2), 2)
+    # Keys of a cache of another sequence come by heads already; their number of dimensions tells.
     elif draft.rank(draft.operand(2)) == 4:
         out_width = number * draft.size(draft.operand(2), 3)
     parts = [
@@ -188,6 +202,8 @@ def multi_head_attention(draft: Draft) -> tuple[ir.Value | None, ...]:
     hidden = _hidden(draft, draft.optional(4), length, earlier + new)
     causal = None
     if draft.integer("unidirectional"):
+        # Which earlier positions of another sequence there are is no question of positions of this
+        # one.
         if new != length:
             raise CannotExpandError("it looks back over another sequence")
         causal = causal_mask(draft, length, earlier)
@@ -200,6 +216,7 @@ def _projections(draft: Draft) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Return queries, keys and values with their shares of the bias added."""
     parts = (draft.operand(0), draft.operand(1), draft.operand(2))
     ranks = [draft.rank(part) for part in parts]
+    # Packed tensors interleave heads in an order of their own.
     if ranks[0] != 3 or any(rank not in (3, 4) for rank in ranks):
         raise CannotExpandError("its queries, keys and values are packed into one tensor")
     bias = draft.optional(3)

@@ -45,7 +45,11 @@ def _weight(draft: Draft, block: int) -> ir.Value:
     if len(shape) < 3:
         raise CannotExpandError(f"its weight of {len(shape)} dimensions is none of a convolution")
     outputs, inputs, *window = shape
+    # onnxruntime's kernels read an input of a few channels, as of a picture, without blocks of
+    # inputs.
     single = inputs < block if draft.integer("group", 1) == 1 else inputs == 1
+    # The width of blocks is that of this machine's vectors; a model that was saved elsewhere has
+    # others.
     if outputs % block or (not single and inputs % block):
         raise CannotExpandError(
             f"its weight of {outputs} by {inputs} channels has no whole blocks of {block}, as this "
@@ -59,6 +63,7 @@ def _weight(draft: Draft, block: int) -> ir.Value:
         stored = (outputs // block, inputs // block, *window, block, block)
         order = (0, len(stored) - 1, 1, len(stored) - 2, *spatial)
 
+    # Computed when it is read: a weight may be large, and lie in an external file.
     def compute() -> ir.TensorProtocol:
         numbers: Array = tensor.numpy().reshape(stored).transpose(order).reshape(shape)
         return ir.Tensor(np.ascontiguousarray(numbers))
@@ -69,7 +74,7 @@ def _weight(draft: Draft, block: int) -> ir.Value:
 
 
 def _pool(draft: Draft, block: int) -> ir.Value:
-    """Mean or largest of windows, or of all positions."""
+    """Mean or largest number of windows, or of all positions."""
     attributes = attributes_of(draft, "ceil_mode", "count_include_pad", *WINDOW)
     return draft.op(draft.node.op_type, draft.operand(0), **attributes)
 
@@ -78,6 +83,7 @@ def _to_blocks(draft: Draft, block: int) -> ir.Value:
     """Fill the channels up to whole blocks; they may come last."""
     value = draft.operand(0)
     rank, last = draft.rank(value), bool(draft.integer("channels_last"))
+    # The remainder to the next whole block; none where the channels fill their blocks.
     missing = -draft.size(value, rank - 1 if last else 1) % block
     if last:
         value = channels_first(draft, value, rank)
@@ -89,6 +95,7 @@ def _to_blocks(draft: Draft, block: int) -> ir.Value:
 
 def _from_blocks(draft: Draft, block: int) -> ir.Value:
     """Take the channels that the blocks were filled up from; they may come last."""
+    # The attribute knows how many channels there were before blocks were filled up.
     value, channels = draft.operand(0), draft.count("channels")
     rank = draft.rank(value)
     if draft.size(value, 1) != channels:
@@ -98,7 +105,7 @@ def _from_blocks(draft: Draft, block: int) -> ir.Value:
 
 
 def _upsample(draft: Draft, block: int) -> ir.Value:
-    """Enlarge by whole factors."""
+    """Enlargement of all positions by whole factors."""
     factors = draft.constant(np.array(draft.list_of("scales"), np.float32))
     attributes = attributes_of(draft, "coordinate_transformation_mode", "mode")
     if draft.text("mode", "nearest") == "nearest":

@@ -16,7 +16,7 @@ from samba_onnx.passes.rewrites.foreign.rotary_embeddings import angles_at, rota
 
 @dataclass(frozen=True)
 class _Sizes:
-    """What a GroupQueryAttention's shapes say."""
+    """Sizes of a GroupQueryAttention, from the shapes of its operands."""
 
     batch: int
     length: int
@@ -40,6 +40,7 @@ def group_query_attention(draft: Draft) -> tuple[ir.Value | None, ...]:
     values are written behind the cached ones of their row; a first run, whose new positions are all that
     there are, writes them from the start, rows that are shorter end with padding.
     """
+    # Inputs for quantised caches, sinks and other extensions, which change what is computed.
     draft.refuse_inputs(11, 12, 13, 14, 15)
     draft.refuse_attributes(
         smooth_softmax=0, qk_output=0, kv_cache_bit_width=0, sliding_window_cache=0, causal=1
@@ -53,9 +54,11 @@ def group_query_attention(draft: Draft) -> tuple[ir.Value | None, ...]:
         query, key = _rotated(draft, sizes, positions, query, key)
     keys = _append(draft, sizes, 3, key, positions)
     values = _append(draft, sizes, 4, value, positions)
+    # Keys and values that groups share are repeated, since MatMul has a matrix for each head.
     heads = Heads(query, _repeated(draft, sizes, keys), _repeated(draft, sizes, values), sizes.head)
     total = scores(draft, heads, draft.number("scale", 0.0))
     cap = draft.number("softcap", 0.0)
+    # A soft limit: scores stay between minus and plus the cap.
     if cap:
         limit = draft.scalar(cap, draft.operand(0))
         total = draft.op("Mul", draft.op("Tanh", draft.op("Div", total, limit)), limit)
@@ -70,6 +73,7 @@ def group_query_attention(draft: Draft) -> tuple[ir.Value | None, ...]:
 def _sizes(draft: Draft) -> _Sizes:
     query = draft.operand(0)
     heads, groups = draft.count("num_heads"), draft.count("kv_num_heads")
+    # It must be constant, since shapes of the graph depend on it.
     total = int(draft.known(draft.operand(6), "its total length").numpy().item())
     packed = draft.optional(1) is None
     width = draft.size(query, 2)
@@ -78,9 +82,11 @@ def _sizes(draft: Draft) -> _Sizes:
         batch=draft.size(query, 0),
         length=draft.size(query, 1),
         total=total,
+        # onnxruntime lets a cache have more room than is used, and gives back one of that size.
         cache=max(room, total),
         heads=heads,
         groups=groups,
+        # Packed, one tensor has the heads of queries, then those of keys and of values.
         head=width // (heads + 2 * groups if packed else heads),
     )
 
@@ -102,10 +108,13 @@ def _split(draft: Draft, sizes: _Sizes) -> tuple[ir.Value, ir.Value, ir.Value]:
 
 def _cached_positions(draft: Draft, sizes: _Sizes) -> ir.Value:
     """Return how many positions of each row are cached, ``[batch, 1]`` of int64."""
+    # A first run: nothing is cached, and rows that seqlens_k calls shorter end with padding.
     if sizes.total == sizes.length:
         return draft.constant(np.zeros((sizes.batch, 1), np.int64))
     last = draft.op("Cast", draft.operand(5), to=ir.DataType.INT64)
     column = draft.op("Reshape", last, draft.integers(sizes.batch, 1))
+    # seqlens_k is the last index, so that one more is the length, of which the new positions are a
+    # part.
     return draft.op("Add", column, draft.constant(np.array(1 - sizes.length, np.int64)))
 
 
@@ -114,6 +123,7 @@ def _rotated(
 ) -> tuple[ir.Value, ir.Value]:
     tables = draft.operand(7), draft.operand(8)
     angles = angles_at(draft, draft.optional(9) or positions, tables)
+    # Tables have an angle for each pair of numbers.
     rotated = 2 * draft.size(tables[0], 1)
     interleaved = bool(draft.integer("rotary_interleaved"))
     first, second = (
@@ -130,12 +140,14 @@ def _append(
     shape = (sizes.batch, sizes.groups, sizes.length)
     cache = draft.optional(cache_position)
     room = 0 if cache is None else draft.size(cache, 2)
+    # Nothing cached and no room left over: new keys are the whole cache.
     if room == 0 and sizes.cache == sizes.length:
         return new
     if cache is None or room < sizes.cache:
         missing = (sizes.batch, sizes.groups, sizes.cache - room, sizes.head)
         zeros = draft.tensor(ir.tensor(np.zeros(missing, draft.dtype(draft.operand(0)).numpy())))
         cache = zeros if cache is None or room == 0 else draft.op("Concat", cache, zeros, axis=2)
+    # ScatterND instead of Concat: rows of a batch may have cached different numbers of positions.
     rows, groups = np.meshgrid(*(np.arange(size) for size in shape[:2]), indexing="ij")
     fixed = np.stack([rows, groups], axis=-1)[:, :, None].repeat(sizes.length, axis=2)
     where = draft.op("Reshape", positions, draft.integers(sizes.batch, 1, sizes.length, 1))
@@ -146,6 +158,7 @@ def _append(
 
 def _repeated(draft: Draft, sizes: _Sizes, cache: ir.Value) -> ir.Value:
     """Return the first ``total`` positions of a cache, once for every head of queries."""
+    # Room that no row has used is no position to attend to.
     if sizes.cache != sizes.total:
         bounds = draft.integers(0), draft.integers(sizes.total), draft.integers(2)
         cache = draft.op("Slice", cache, *bounds)
@@ -173,5 +186,6 @@ def _hide(draft: Draft, sizes: _Sizes, positions: ir.Value, total: ir.Value) -> 
     if window > 0:
         oldest = draft.op("Sub", mine, draft.constant(np.array(window, np.int64)))
         seen = draft.op("And", seen, draft.op("Greater", every, oldest))
+    # The lowest number and not infinity, of which a softmax makes NaN where all is hidden.
     lowest = draft.tensor(ir.tensor(np.array(float(dtype.min), dtype.numpy())))
     return draft.op("Where", seen, total, lowest)

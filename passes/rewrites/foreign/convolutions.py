@@ -18,6 +18,7 @@ WINDOW = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
 
 def attributes_of(draft: Draft, *names: str) -> dict[str, Any]:
     """Return the values of those of some attributes that the node states."""
+    # Only what is stated is passed on, so that ONNX's own defaults hold for the rest.
     return {
         name: draft.node.attributes[name].value for name in names if name in draft.node.attributes
     }
@@ -42,6 +43,7 @@ def convolve(draft: Draft, value: ir.Value, weight: ir.Value, bias: ir.Value | N
 def activated(draft: Draft, value: ir.Value) -> ir.Value:
     """Write the activation that a fused convolution applies last."""
     numbers = draft.list_of("activation_params")
+    # Parameters have no names here: their order is that of the activation's own.
     stated = dict(zip(("alpha", "beta", "gamma"), numbers, strict=False))
     return activate(draft, value, draft.text("activation", ""), stated)
 
@@ -67,6 +69,7 @@ def nhwc_conv(draft: Draft) -> ir.Value:
 def nhwc_fused_conv(draft: Draft) -> ir.Value:
     """Convolution with channels last in data only, a value that is added, and an activation."""
     rank = draft.rank(draft.operand(0))
+    # Only data are turned: the kernel for inference keeps weights as ONNX has them.
     value, addend = channels_first(draft, draft.operand(0), rank), draft.optional(3)
     result = channels_last(draft, convolve(draft, value, draft.operand(1), draft.optional(2)), rank)
     return activated(draft, result if addend is None else draft.op("Add", result, addend))
@@ -99,9 +102,11 @@ def causal_conv_with_state(draft: Draft) -> tuple[ir.Value | None, ...]:
         raise CannotExpandError(f"its activation {activation} is none that onnxruntime fuses")
     value, weight, bias = draft.operand(0), draft.operand(1), draft.optional(2)
     dilation = draft.integer("dilation", 1)
+    # Positions that a kernel reaches back to, beside the one that it stands on.
     earlier = (draft.size(weight, 2) - 1) * dilation
     length, channels = draft.size(value, 2), draft.size(value, 1)
     state = draft.optional(3)
+    # Before the first position there are zeros.
     if state is None:
         shape = (draft.size(value, 0), channels, earlier)
         state = draft.tensor(ir.tensor(np.zeros(shape, draft.dtype(value).numpy())))
@@ -112,6 +117,7 @@ def causal_conv_with_state(draft: Draft) -> tuple[ir.Value | None, ...]:
         result = draft.op("Mul", result, draft.op("Sigmoid", result))
     if not draft.is_read(1):
         return (result,)
+    # What the next run needs of this one: the last positions of state and data together.
     bounds = [draft.integers(number) for number in (length, length + earlier, 2)]
     return result, draft.op("Slice", whole, *bounds)
 
@@ -137,5 +143,6 @@ def internal_with_channels_last(draft: Draft) -> ir.Value:
     rank = draft.rank(draft.operand(0))
     value = channels_first(draft, draft.operand(0), rank)
     attributes = attributes_of(draft, *draft.node.attributes)
+    # Further operands are weights, scales and statistics by channel, which have no layout.
     result = draft.op(draft.node.op_type, value, *draft.node.inputs[1:], **attributes)
     return channels_last(draft, result, rank)

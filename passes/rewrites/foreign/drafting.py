@@ -34,19 +34,20 @@ class Draft:
     def __init__(
         self, node: ir.Node, known: Mapping[ir.Value, Interval] = MappingProxyType({})
     ) -> None:
-        """Start without nodes.
+        """Begin a draft, which has no nodes yet.
 
         Args:
-            node: What is to be replaced.
+            node: The node that is to be replaced.
             known: Where values of its graph are known to lie.
         """
         self.node = node
         self._known = known
         self.nodes: list[ir.Node] = []
-        """What was written, in topological order."""
+        """The nodes that were written, in topological order."""
 
     def discard(self) -> None:
-        """Give up: what was written reads none of the graph's values any more."""
+        """Drop all nodes that were written, so that they read none of the graph's values any more."""
+        # Otherwise values of the graph would count the nodes of the draft among their readers.
         for node in self.nodes:
             for inner in (node, *(one for body in subgraphs(node) for one in each_node(body))):
                 for position in range(len(inner.inputs)):
@@ -94,6 +95,7 @@ class Draft:
             The last states, then the values of all steps.
         """
         inputs = [ir.Value(type=value.type) for value in (*states, *slices)]
+        # Nodes that the step writes go into the body, until it is done.
         outside, self.nodes = self.nodes, []
         try:
             # Results of a body are its own, each once: operands and outer values are none.
@@ -104,6 +106,7 @@ class Draft:
                     value if is_own and value not in results else self.op("Identity", value)
                 )
             inner, self.nodes = self.nodes, outside
+        # The draft's own nodes come back in any case: whoever discards it goes through them.
         finally:
             self.nodes = outside
         body = ir.Graph(inputs, results, nodes=inner, name="step")
@@ -125,6 +128,7 @@ class Draft:
         """Write a constant of a tensor; its type and shape are known at once."""
         value = self.op("Constant", value=tensor)
         value.type = ir.TensorType(tensor.dtype)
+        # A shape is needed before inference runs: rules ask about what they have just written.
         value.shape = ir.Shape(list(tensor.shape.numpy()))
         return value
 
@@ -176,6 +180,7 @@ class Draft:
         """
         for name, default in defaults.items():
             attribute = self.node.attributes.get(name)
+            # A stated default is the same as none at all.
             if attribute is not None and attribute.value != default:
                 raise CannotExpandError(f"its attribute {name} is {attribute.value}, not {default}")
 
@@ -244,6 +249,8 @@ class Draft:
         Raises:
             UnknownShapeError: It is unknown.
         """
+        # Python's index would take an axis from the wrong end, or fail, for one that the operand
+        # lacks.
         rank = self.rank(value)
         size = value.shape[axis] if value.shape is not None and -rank <= axis < rank else None
         if not isinstance(size, int):
@@ -321,6 +328,8 @@ def own_outputs(draft: Draft, results: Sequence[ir.Value | None]) -> list[ir.Val
     outputs: list[ir.Value | None] = []
     for position in range(len(draft.node.outputs)):
         value = results[position] if position < len(results) else None
+        # The pass gives outputs of the node to these values, which therefore must be new and
+        # distinct.
         if value is not None and (value in outputs or value.producer() not in draft.nodes):
             value = draft.op("Identity", value)
         outputs.append(value)

@@ -16,7 +16,7 @@ from samba_onnx.passes.rewrites.foreign.registry import expands
 
 @dataclass(frozen=True)
 class _Tables:
-    """What words, positions and segments are looked up in, and what the sum is normalised with."""
+    """Tables of the embeddings of words, positions and segments, and the factors that normalise their sum."""
 
     words: ir.Value
     positions: ir.Value
@@ -54,6 +54,7 @@ def _embedded(
     if segments is not None and tables.segments is not None:
         total = draft.op("Add", total, draft.op("Gather", tables.segments, segments))
     result = layer_normalization(draft, total, tables.scale, tables.shift)
+    # The sum is an output, too, for a residual connection behind it.
     return result, _mask_counts(draft) if draft.is_read(1) else None, total
 
 
@@ -64,6 +65,7 @@ def _positions(
     if positions is not None:
         return draft.op("Gather", table, positions)
     length = draft.size(words, 1)
+    # Positions count from 0: the first rows of the table, or all of it, in place of a Gather.
     if length == draft.size(draft.operand(3), 0):
         return table
     return draft.op("Slice", table, draft.integers(0), draft.integers(length), draft.integers(0))
@@ -71,6 +73,7 @@ def _positions(
 
 def _mask_counts(draft: Draft) -> ir.Value:
     mask = draft.optional(7)
+    # Without a mask onnxruntime returns zeros, not the lengths of the rows.
     if mask is None:
         return draft.constant(np.zeros(draft.size(draft.operand(0), 0), np.int32))
     return draft.op("ReduceSum", mask, draft.integers(1), keepdims=0)

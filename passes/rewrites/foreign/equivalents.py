@@ -27,6 +27,7 @@ def trilu(draft: Draft) -> ir.Value:
 @expands(ONNXRUNTIME_DOMAIN, "ExpandDims")
 def expand_dims(draft: Draft) -> ir.Value:
     """A new axis of size one, which ONNX calls Unsqueeze."""
+    # Constant, since the place of the axis decides the shape of the result.
     axis = int(draft.known_number(draft.operand(1), "its axis"))
     return draft.op("Unsqueeze", draft.operand(0), draft.integers(axis))
 
@@ -35,6 +36,7 @@ def expand_dims(draft: Draft) -> ir.Value:
 def gather_nd(draft: Draft) -> ir.Value:
     """Slices by tuples of indices, which are int64 in ONNX."""
     indices = draft.operand(1)
+    # int32 is allowed here and not in ONNX.
     if draft.dtype(indices) != ir.DataType.INT64:
         indices = draft.op("Cast", indices, to=ir.DataType.INT64)
     return draft.op("GatherND", draft.operand(0), indices)
@@ -43,6 +45,7 @@ def gather_nd(draft: Draft) -> ir.Value:
 @expands(ONNXRUNTIME_DOMAIN, "Pad")
 def pad(draft: Draft) -> ir.Value:
     """Padding whose sizes are an operand, as in ONNX; sizes and value may come as one row."""
+    # Constant, since the shape of the result depends on them.
     sizes = draft.known(draft.operand(1), "its sizes").numpy().ravel()
     inputs = [draft.operand(0), draft.integers(*(int(size) for size in sizes))]
     if draft.optional(2) is not None:
@@ -60,6 +63,7 @@ def numbers_of_a_range(draft: Draft) -> ir.Value:
         None if operand is None else draft.known_number(operand, name)
         for operand, name in zip(operands, names, strict=True)
     ]
+    # Only the step has a default.
     start, limit, step = known[0], known[1], 1 if known[2] is None else known[2]
     if start is None or limit is None:
         raise CannotExpandError("its start or its limit is left out")
@@ -82,9 +86,11 @@ def unfold_tensor(draft: Draft) -> ir.Value:
     size, step = draft.integer("size"), draft.integer("step", 1)
     if size < 1 or step < 1:
         raise CannotExpandError(f"its windows of {size} numbers, {step} apart, are none")
+    # Windows that would reach beyond the end are left out.
     starts = np.arange(0, draft.size(value, axis) - size + 1, step, dtype=np.int64)
     windows = draft.constant(starts[:, None] + np.arange(size, dtype=np.int64))
     gathered = draft.op("Gather", value, windows, axis=axis)
+    # Gather puts the numbers of a window behind its place; they belong at the very end.
     order = [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1]
     return gathered if axis == rank - 1 else draft.op("Transpose", gathered, perm=order)
 
@@ -103,6 +109,7 @@ def distances(draft: Draft) -> ir.Value:
         draft.op("ReduceSum", draft.op("Mul", value, value), draft.integers(1), keepdims=1)
         for value in (left, right)
     )
+    # By the same formula, and so with the same cancellation for points that are close.
     product = draft.op("MatMul", left, draft.op("Transpose", right, perm=[1, 0]))
     twice = draft.op("Mul", product, draft.scalar(2.0, left))
     squares = draft.op("Add", rows, draft.op("Transpose", columns, perm=[1, 0]))
@@ -112,7 +119,7 @@ def distances(draft: Draft) -> ir.Value:
 
 @expands(ONNXRUNTIME_DOMAIN, "BiasAdd")
 def bias_add(draft: Draft) -> ir.Value:
-    """A sum of three."""
+    """Sum of a value, its bias and a residual."""
     total = draft.op("Add", draft.operand(0), draft.operand(1))
     return draft.op("Add", total, draft.operand(2))
 
@@ -136,5 +143,6 @@ def bitmask_dropout(draft: Draft) -> ir.Value:
 def _refuse_training(draft: Draft, position: int) -> None:
     """Give up if a dropout may train, as its operand ``position`` says."""
     mode = draft.optional(position)
+    # A computed mode may be true in some run; constant and false is inference for certain.
     if mode is not None and draft.known_number(mode, "its training mode"):
         raise CannotExpandError("it drops values at random, in training mode")

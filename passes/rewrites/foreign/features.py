@@ -1,4 +1,4 @@
-"""What ONNX's domain for machine learning does to features before a model sees them."""
+"""Operators of ONNX's domain for machine learning that prepare features for a model."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def scaler(draft: Draft) -> ir.Value:
     """Features shifted, then scaled."""
     value = as_floats(draft, draft.operand(0))
     offset, scale = draft.floats("offset"), draft.floats("scale")
+    # Offsets of zero need no node.
     if offset.any():
         value = draft.op("Sub", value, draft.constant(offset))
     return draft.op("Mul", value, draft.constant(scale))
@@ -30,6 +31,7 @@ def normalizer(draft: Draft) -> ir.Value:
     value = as_floats(draft, draft.operand(0))
     name, last = draft.text("norm", "MAX"), draft.integers(-1)
     if name == "MAX":
+        # As onnxruntime takes it: the largest number, not the largest size.
         norm = draft.op("ReduceMax", value, last)
     elif name == "L1":
         norm = draft.op("ReduceL1", value, last)
@@ -52,7 +54,7 @@ def binarizer(draft: Draft) -> ir.Value:
 
 @expands(ML_DOMAIN, "Imputer")
 def imputer(draft: Draft) -> ir.Value:
-    """Numbers in the place of a value that means that there is none."""
+    """Features in which stated numbers take the place of a value that stands for a missing one."""
     value = draft.operand(0)
     missing: NDArray[np.generic]
     filling: NDArray[np.generic]
@@ -64,6 +66,7 @@ def imputer(draft: Draft) -> ir.Value:
         filling = np.array(draft.list_of("imputed_value_int64s"), np.int64)
     else:
         raise CannotExpandError(f"its input has the type {draft.dtype(value).name}")
+    # NaN equals nothing, not even itself.
     if np.isnan(missing):
         hit = draft.op("IsNaN", value)
     else:
@@ -76,6 +79,7 @@ def array_feature_extractor(draft: Draft) -> ir.Value:
     """Columns that are chosen by number."""
     value, columns = draft.operand(0), draft.operand(1)
     if draft.rank(value) == 1:
+        # A single row is a matrix of one row in the result.
         value = draft.op("Unsqueeze", value, draft.integers(0))
     flat = draft.op("Reshape", columns, draft.integers(-1))
     return draft.op("Gather", value, flat, axis=-1)
@@ -90,6 +94,7 @@ def feature_vectorizer(draft: Draft) -> ir.Value:
             raise CannotExpandError("one of its inputs is no matrix")
         parts.append(as_floats(draft, value))
     widths = [draft.size(value, 1) for value in draft.node.inputs if value is not None]
+    # Its kernel cuts or fills up columns where widths differ from those of the inputs.
     if draft.list_of("inputdimensions") != widths:
         raise CannotExpandError("its inputs have other widths than it states")
     return draft.op("Concat", *parts, axis=1)
@@ -98,6 +103,7 @@ def feature_vectorizer(draft: Draft) -> ir.Value:
 @expands(ML_DOMAIN, "OneHotEncoder")
 def one_hot_encoder(draft: Draft) -> ir.Value:
     """A one at the place of a number's category; zeros for a number that is none."""
+    # Otherwise an unknown number stops the run with an error, which no operator of ONNX does.
     draft.refuse_attributes(zeros=1)
     value, categories = draft.operand(0), draft.list_of("cats_int64s")
     if not categories or draft.dtype(value) not in (ir.DataType.INT32, ir.DataType.INT64):

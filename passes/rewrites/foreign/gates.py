@@ -32,7 +32,7 @@ def _float(draft: Draft, number: float) -> ir.Value:
 
 @expands(ONNXRUNTIME_DOMAIN, "GatedAdd")
 def gated_add(draft: Draft) -> ir.Value:
-    """A sum with a product."""
+    """Sum of the first operand and the product of the other two."""
     return draft.op("Add", draft.operand(0), draft.op("Mul", draft.operand(1), draft.operand(2)))
 
 
@@ -52,6 +52,7 @@ def scaled_silu(draft: Draft) -> ir.Value:
 def bias_split_gelu(draft: Draft) -> ir.Value:
     """The first half of a value with its bias, times the Gelu of the second."""
     value = draft.operand(0)
+    # The size of the last axis decides where the halves meet, so that it must be static.
     half = draft.size(value, -1) // 2
     total = draft.op("Add", value, draft.operand(1))
     left, right = draft.several("Split", 2, total, draft.integers(half, half), axis=-1)
@@ -78,7 +79,9 @@ def gated_rms_norm(draft: Draft) -> ir.Value:
     if activation not in ("silu", "swish", "sigmoid"):
         raise CannotExpandError(f"its activation {activation} is none that onnxruntime gates with")
     width, rank = draft.size(scale, 0), draft.rank(value)
+    # Zeros keep batch and length; the last axis becomes heads of the scale's width.
     heads = draft.integers(*[0] * (rank - 1), -1, width)
+    # One head of the whole width needs no Reshape.
     split = draft.size(value, -1) != width
     wide, weights = _wide(draft, value), _wide(draft, gate)
     if split:
@@ -100,6 +103,7 @@ def _epsilon(draft: Draft) -> float:
 def _branches(draft: Draft, value: ir.Value) -> tuple[ir.Value, int, bool]:
     """Return streams as ``[..., branches, width]`` in float32, their number, and whether they were flat."""
     wide, number = _wide(draft, value), draft.integer("num_branches")
+    # Without the attribute, branches have an axis of their own already.
     if not number:
         return wide, draft.size(value, -2), False
     shape = draft.integers(*[0] * (draft.rank(value) - 1), number, -1)
@@ -123,6 +127,7 @@ def branchwise_rms_norm(draft: Draft) -> ir.Value:
     if scale is not None:
         weight = _wide(draft, scale)
         width = draft.size(draft.operand(0), -1) // (number if flat else 1)
+        # One scale for all branches broadcasts; one for each comes as a flat row.
         if draft.rank(scale) == 1 and draft.size(scale, 0) == number * width and number > 1:
             weight = draft.op("Reshape", weight, draft.integers(number, width))
         result = draft.op("Mul", result, weight)
@@ -134,6 +139,7 @@ def _per_branch(draft: Draft, weights: ir.Value, rank: int, number: int) -> ir.V
     wide = _wide(draft, weights)
     if draft.rank(weights) == rank:
         return wide
+    # Weights without features lack the last axis; flat ones have both in one.
     if draft.size(weights, -1) == number:
         return draft.op("Unsqueeze", wide, draft.integers(-1))
     return draft.op("Reshape", wide, draft.integers(*[0] * (rank - 2), number, -1))
@@ -160,6 +166,8 @@ def hyper_connection_post_mix(draft: Draft) -> ir.Value:
     rank = draft.rank(draft.operand(0)) + int(flat)
     mix = draft.optional(3)
     if mix is not None:
+        # Mixing is along branches: result j has branch i with the weight at (i, j), hence the
+        # transposed matrix.
         order = [*range(rank - 2), rank - 1, rank - 2]
         streams = draft.op("MatMul", draft.op("Transpose", _wide(draft, mix), perm=order), streams)
     block = draft.op("Unsqueeze", _wide(draft, draft.operand(1)), draft.integers(-2))
@@ -181,10 +189,12 @@ def engram_gate(draft: Draft) -> tuple[ir.Value | None, ...]:
     )
     total = draft.op("ReduceSum", draft.op("Mul", key, query), draft.integers(-1), keepdims=1)
     score = draft.op("Mul", total, _float(draft, 1 / math.sqrt(width)))
+    # The kernel takes the root of 1e-6 at least; a score of zero has the sign 0 in any case.
     size = draft.op("Max", draft.op("Abs", score), _float(draft, 1e-6))
     root = draft.op("Mul", draft.op("Sign", score), draft.op("Sqrt", size))
     value = draft.op("Unsqueeze", _wide(draft, draft.operand(2)), draft.integers(2))
     gated = draft.op("Mul", draft.op("Sigmoid", root), value)
+    # The normalisation is left out where nobody reads it.
     if not draft.is_read(1):
         return (_narrow(draft, gated),)
     scale = _wide(draft, draft.operand(5))

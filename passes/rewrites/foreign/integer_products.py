@@ -36,6 +36,7 @@ def _centered(draft: Draft, position: int, zero_position: int, axis: int | None)
     shape = () if zero is None or draft.rank(zero) == 0 else draft.shape(zero)
     if len(shape) > 1:
         raise CannotExpandError(f"its zero points {zero.name!r} are no vector" if zero else "")
+    # A scale of one in the shape of the zero points makes DequantizeLinear a subtraction.
     ones = draft.constant(np.ones(shape, np.float32))
     return dequantize(draft, draft.operand(position), ones, zero, axis)
 
@@ -44,6 +45,7 @@ def _largest(draft: Draft, position: int, zero_position: int) -> int:
     """Return the largest size that an operand minus its zero point may have."""
     dtype, zero = draft.dtype(draft.operand(position)), draft.optional(zero_position)
     tensor = constant(zero)
+    # A computed zero point may be any number of eight bits.
     if zero is not None and tensor is None:
         return _WIDEST
     points = np.zeros(1, np.int64) if tensor is None else tensor.numpy().astype(np.int64)
@@ -54,7 +56,8 @@ def _largest(draft: Draft, position: int, zero_position: int) -> int:
 def _sizes_of_weight(
     draft: Draft, position: int, zero_position: int, axis: int
 ) -> NDArray[np.int64] | None:
-    """Return the sizes of a weight minus its zero points, which are of an axis; None if it is computed."""
+    """Return absolute values of a weight minus its zero points along an axis; None if it is computed."""
+    # Contents of weights give a much smaller bound than their type, and so fewer pieces.
     tensor, zero = constant(draft.operand(position)), draft.optional(zero_position)
     points = constant(zero)
     if tensor is None or (zero is not None and points is None):
@@ -80,6 +83,7 @@ def _pieces(length: int, largest: Sequence[int], sizes: NDArray[np.int64] | None
     Raises:
         CannotExpandError: Too many pieces would be needed.
     """
+    # As few pieces as will do: each is a product and an addition.
     for count in range(1, min(length, _MOST_PIECES) + 1):
         step = -(-length // count)
         starts = range(0, length, step)
@@ -131,6 +135,7 @@ def matmul_integer(draft: Draft) -> ir.Value:
     )
     largest = (_largest(draft, 0, 2), _largest(draft, 1, 3))
     sizes = None
+    # A weight of batches is judged by its type only.
     if length * largest[0] * largest[1] > EXACT and ranks[1] == 2:  # else it is not worth reading
         sizes = _sizes_of_weight(draft, 1, 3, 1)
     pieces = _pieces(length, largest, sizes)
@@ -149,11 +154,13 @@ def conv_integer(draft: Draft) -> ir.Value:
     if channels * window * largest[0] * largest[1] > EXACT:
         sizes = _sizes_of_weight(draft, 1, 3, 0)
         if sizes is not None:
+            # A piece is of channels, so that all of the window counts together with its channel.
             sizes = sizes.reshape(shape[0], channels, window).sum(axis=2).T
     pieces = _pieces(
         channels, (largest[0] * window, largest[1]) if sizes is None else largest, sizes
     )
     group = draft.integer("group", 1)
+    # Split cuts channels of the data, of which each group has some only.
     if group != 1 and len(pieces) > 1:
         raise CannotExpandError("its sums are too long to be exact, and it has groups")
     attributes = attributes_of(draft, "group", *WINDOW)
@@ -173,6 +180,7 @@ def reduce_sum_integer(draft: Draft) -> ir.Value:
     value = draft.operand(0)
     axes = draft.list_of("axes") or list(range(draft.rank(value)))
     terms = int(np.prod([draft.size(value, axis) for axis in axes]))
+    # By type only: what is summed up is data, whose content nobody knows.
     if terms * _WIDEST > EXACT:
         raise CannotExpandError(f"its sums of {terms} numbers are too long to be exact in float32")
     numbers = dequantize(draft, value, draft.constant(np.ones((), np.float32)), None)

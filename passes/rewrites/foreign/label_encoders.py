@@ -20,10 +20,13 @@ def label_encoder(draft: Draft) -> ir.Value:
     keys, values, default = _table(draft)
     if not 0 < len(keys) <= _LARGEST or len(keys) != len(values):
         raise CannotExpandError(f"its table has {len(keys)} keys and {len(values)} values")
+    # NaN equals no key, and of equal keys the first one would have to win.
     if np.isnan(keys.astype(np.float64)).any() or len(set(keys.tolist())) < len(keys):
         raise CannotExpandError("its keys are not distinct numbers")
     wide = draft.op("Unsqueeze", draft.operand(0), draft.integers(-1))
     equal = draft.op("Equal", wide, draft.constant(keys))
+    # Places start at one, so that zero, where no key is equal, is the default in front of the
+    # values.
     counted = draft.op("Cast", equal, to=ir.DataType.INT64)
     # Keys are distinct, so at most one is equal: the sum of their places is its place.
     places = draft.constant(np.arange(1, len(keys) + 1, dtype=np.int64))
@@ -40,6 +43,7 @@ def _table(
     if values.dtype == np.int64:
         default = np.array([draft.integer("default_int64", -1)])
     else:
+        # -0.0 is the default that ONNX states for floats.
         default = np.array([draft.number("default_float", -0.0)], np.float32)
     return keys, values, default
 

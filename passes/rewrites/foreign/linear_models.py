@@ -19,6 +19,7 @@ def as_floats(draft: Draft, value: ir.Value) -> ir.Value:
     dtype = draft.dtype(value)
     if dtype == ir.DataType.FLOAT:
         return value
+    # float32 would round float64, and strings are no numbers.
     if dtype not in (ir.DataType.INT32, ir.DataType.INT64):
         raise CannotExpandError(f"its input has the type {dtype.name}")
     return draft.op("Cast", value, to=ir.DataType.FLOAT)
@@ -37,6 +38,7 @@ def transform(draft: Draft, scores: ir.Value) -> ir.Value:
         return draft.op("Sigmoid", scores)
     if name == "SOFTMAX":
         return draft.op("Softmax", scores, axis=-1)
+    # PROBIT and SOFTMAX_ZERO have no operator of their own.
     raise CannotExpandError(f"its transformation {name} is no operator of ONNX's")
 
 
@@ -64,8 +66,10 @@ def _products(draft: Draft, rows: int) -> ir.Value:
     coefficients = draft.floats("coefficients")
     if rows <= 0 or coefficients.size % rows:
         raise CannotExpandError(f"it has {coefficients.size} coefficients for {rows} results")
+    # Transposed once at compile time, so that a run is a plain product.
     matrix = draft.constant(np.ascontiguousarray(coefficients.reshape(rows, -1).T))
     value = as_floats(draft, draft.operand(0))
+    # A vector is a batch of one row.
     if draft.rank(draft.operand(0)) == 1:
         value = draft.op("Unsqueeze", value, draft.integers(0))
     product = draft.op("MatMul", value, matrix)
@@ -97,9 +101,12 @@ def linear_classifier(draft: Draft) -> tuple[ir.Value, ir.Value]:
     of it that of the first.
     """
     labels = class_labels(draft, "classlabels_ints")
+    # ONNX states no number of rows; each has an intercept.
     rows = max(draft.floats("intercepts").size, 1)
     scores = _products(draft, rows)
     if rows == len(labels):
+        # The class is chosen by untransformed scores: a sigmoid or softmax would not change which
+        # is highest.
         best = draft.op("ArgMax", scores, axis=1, keepdims=0)
         return draft.op("Gather", draft.constant(labels), best), transform(draft, scores)
     if rows != 1 or len(labels) != 2:
@@ -126,6 +133,7 @@ def binary(
     if name not in ("LOGISTIC", "NONE"):
         raise CannotExpandError(f"its transformation {name} of one score is not ONNX's softmax")
     second = draft.op("Sigmoid", scores) if name == "LOGISTIC" else scores
+    # A sigmoid of the negative score is one minus the sigmoid, whatever the raw scores add up to.
     whole = np.full(1, 1.0 if name == "LOGISTIC" else total, np.float32)
     first = draft.op("Sub", draft.constant(whole), second)
     both = draft.op("Concat", first, second, axis=1)

@@ -10,7 +10,7 @@ from samba_onnx.passes.rewrites.foreign.drafting import Draft
 from samba_onnx.passes.rewrites.foreign.registry import expands
 
 _EPSILON = 1e-12
-"""What onnxruntime's operators of sums and embeddings add to a variance unless told otherwise."""
+"""Default epsilon of onnxruntime's operators of sums and embeddings, which they add to a variance."""
 
 
 def root_mean_square(
@@ -24,16 +24,19 @@ def root_mean_square(
     wide = value
     if dtype != ir.DataType.FLOAT:
         wide = draft.op("Cast", value, to=ir.DataType.FLOAT)
+    # Over the last axis the rank of the operand need not be known.
     rank = 1 if axis == -1 else draft.rank(draft.operand(0)) - axis % draft.rank(draft.operand(0))
     result = normal(draft, wide, epsilon, rank)
     if dtype != ir.DataType.FLOAT:
         result = draft.op("Cast", result, to=dtype)
+    # Rounded first, then scaled: the scale has the operand's own type.
     return draft.op("Mul", result, scale)
 
 
 def normal(draft: Draft, value: ir.Value, epsilon: float, rank: int = 1) -> ir.Value:
     """Write a value of float32 divided by its root mean square over the last ``rank`` axes."""
     axes = draft.integers(*range(-rank, 0))
+    # A product and not Pow: it is exact where a power may be computed by logarithms.
     mean = draft.op("ReduceMean", draft.op("Mul", value, value), axes)
     shifted = draft.op("Add", mean, draft.constant(np.array(epsilon, np.float32)))
     return draft.op("Div", value, draft.op("Sqrt", shifted))
@@ -53,6 +56,7 @@ def skip_layer_normalization(draft: Draft) -> tuple[ir.Value | None, ...]:
     total = _sum(draft, 4)
     shift = draft.optional(3)
     result = layer_normalization(draft, total, draft.operand(2), shift)
+    # Mean and inverse deviation are outputs for training only; the sum is the fourth one.
     return result, None, None, total
 
 
@@ -89,8 +93,10 @@ def group_norm(draft: Draft) -> ir.Value:
 def skip_group_norm(draft: Draft) -> tuple[ir.Value, ir.Value]:
     """Normalisation of groups of channels of a sum, and the sum."""
     value, skip, bias = draft.operand(0), draft.operand(3), draft.optional(4)
+    # Channels last is the default of this operator, unlike of ONNX's.
     rank, last = draft.rank(value), bool(draft.integer("channels_last", 1))
     axes = draft.integers(*(range(1, rank - 1) if last else range(2, rank)))
+    # Without positions the addend is the same for all of them.
     if draft.rank(skip) == 2:
         skip = draft.op("Unsqueeze", skip, axes)
     total = draft.op("Add", value, skip)
@@ -106,6 +112,7 @@ def _group_norm(draft: Draft, value: ir.Value) -> ir.Value:
     dtype, inner = draft.dtype(draft.operand(0)), draft.dtype(scale)
     rank = draft.rank(draft.operand(0))
     last = bool(draft.integer("channels_last", 1))
+    # ONNX's operator has channels behind the batch.
     if last:
         value = draft.op("Transpose", value, perm=[0, rank - 1, *range(1, rank - 1)])
     if inner != dtype:

@@ -35,6 +35,7 @@ class _Projection:
 @expands(ONNXRUNTIME_DOMAIN, "MatMulNBits")
 def matmul_n_bits(draft: Draft) -> ir.Value:
     """Product with a weight of 4 or 8 bits a number, which keeps its bits."""
+    # A group index reorders rows, so that blocks are no longer runs of a row.
     draft.refuse_inputs(4)
     draft.refuse_attributes(weight_prepacked=0)
     return _project(draft, draft.operand(0), _Projection(draft.integer("N"), 1, 2, 3, 5))
@@ -89,10 +90,13 @@ def _project(draft: Draft, value: ir.Value, projection: _Projection) -> ir.Value
     rows, contracted = projection.columns, draft.integer("K")
     block, dtype = draft.integer("block_size"), _block_type(draft)
     packed = draft.known(draft.operand(projection.weight), "its weight").numpy()
+    # Without them the size of the weight is not known: its bytes are filled up to whole blocks.
     if min(rows, contracted, block) < 1:
         raise CannotExpandError("its attributes do not state the size of its weight")
+    # The last block may be cut short; rows are stored with whole blocks.
     blocks = -(-contracted // block)
     scales = draft.op("Reshape", draft.operand(projection.scales), draft.integers(rows, blocks))
+    # Kept in few bits in the model: written out, such a weight would take eight times the room.
     weight = draft.op(
         "DequantizeLinear",
         _integers(draft, packed, dtype, (rows, blocks * block)),
@@ -121,12 +125,14 @@ def _integers(
     draft: Draft, array: NDArray[np.generic], dtype: ir.DataType, shape: Sequence[int]
 ) -> ir.Value:
     """Write packed bytes as numbers of a shape, each row from a byte of its own; it counts as a weight."""
+    # A row may end within a byte, whose rest is padding.
     used = -(-shape[-1] * dtype.bitwidth // 8)
     rows = array.view(np.uint8).reshape(int(np.prod(shape[:-1])), -1)[:, :used]
     if dtype == ir.DataType.UINT8:
         numbers = np.ascontiguousarray(rows).reshape(shape)
         value = draft.tensor(ir.Tensor(numbers, dtype=dtype, shape=ir.Shape(list(shape))))
     else:
+        # The bytes are passed on without being unpacked.
         flat = np.ascontiguousarray(rows).ravel()
         value = draft.tensor(ir.PackedTensor(flat, dtype, shape=ir.Shape(list(shape))))
     value.meta[WEIGHT] = True
@@ -139,12 +145,14 @@ def _zero_points(
     """Write the zero points, one per block, which are the middle of the range if left out."""
     operand = None if position is None else draft.optional(position)
     if operand is None:
+        # Unsigned numbers stand for signed ones around the middle of their range.
         middle = 1 << (dtype.bitwidth - 1)
         numbers = np.full((rows, blocks), middle, np.uint8)
     else:
         tensor = constant(operand)
         if tensor is None or tensor.dtype != ir.DataType.UINT8:
             raise CannotExpandError("its zero points are no constant integers")
+        # A row of zero points may have an odd number of blocks, whose last half byte is padding.
         numbers = _unpacked(tensor.numpy().reshape(rows, -1), dtype.bitwidth)[:, :blocks]
     return draft.tensor(ir.Tensor(numbers.astype(dtype.numpy()), dtype=dtype))
 
@@ -172,6 +180,7 @@ def gather_block_quantized(draft: Draft) -> ir.Value:
         raise CannotExpandError(f"its table is of {data.dtype.name.lower()}")
     points = None if zeros is None else zeros
     numbers = table
+    # Only bytes can be packed; other types state what they are.
     if data.dtype == ir.DataType.UINT8:
         dtype = _block_type(draft)
         per_byte = 8 // dtype.bitwidth
@@ -194,6 +203,7 @@ def _points_of_bytes(
     return draft.tensor(ir.Tensor(numbers.astype(dtype.numpy()), dtype=dtype))
 
 
+# Half a byte is an index into one of these two tables, which are bitsandbytes' own numbers.
 _FP4: Final = (0.0, 1 / 192, 2 / 3, 1.0, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
 """Sizes of bitsandbytes' numbers of four bits, of which the highest is the sign."""
 _NF4: Final = (
@@ -220,9 +230,11 @@ def matmul_bnb4(draft: Draft) -> ir.Value:
     dtype = draft.dtype(value)
     codes = np.array((*_FP4, *(-size for size in _FP4)) if kind == 0 else _NF4, np.float32)
 
+    # Computed when it is read, since written out it is eight times as large.
     def compute() -> ir.TensorProtocol:
         halves = packed.numpy().ravel()
         indices = np.stack([halves >> 4, halves & 15], axis=-1).ravel()[: rows * columns]
+        # One factor for each run of numbers, wherever rows end.
         factors = largest.numpy().astype(np.float32).ravel().repeat(block)[: rows * columns]
         numbers = (codes[indices] * factors).reshape(rows, columns)
         return ir.Tensor(numbers.astype(dtype.numpy()), dtype=dtype)

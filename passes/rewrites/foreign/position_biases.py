@@ -23,13 +23,17 @@ def relative_position_bias(draft: Draft) -> ir.Value:
     if draft.rank(table) != 2:
         raise CannotExpandError(f"its table has {draft.rank(table)} dimensions, not 2")
     buckets, heads = draft.shape(table)
+    # Lengths decide the shape of the result, so that they must be constant.
     queries, keys = (int(draft.known_number(draft.operand(at), "its length")) for at in (1, 2))
     largest, both = draft.count("max_distance"), bool(draft.integer("is_bidirectional"))
+    # Fewer buckets or nearer ends would leave none for far distances: the logarithm below would be
+    # of 1 or less.
     if buckets < 4 or largest <= buckets // (4 if both else 2) or min(queries, keys) < 1:
         raise CannotExpandError(
             f"its {buckets} buckets, {queries} and {keys} positions and distance of {largest} make none"
         )
     distances = np.arange(keys)[None, :] - np.arange(queries)[:, None]
+    # Its numbers lie column by column, so that a Reshape is what reads them right, not a Transpose.
     rows = draft.op("Reshape", table, draft.integers(heads, buckets))
     places = draft.constant(_buckets(distances, buckets, largest, both=both))
     return draft.op("Unsqueeze", draft.op("Gather", rows, places, axis=1), draft.integers(0))
@@ -52,6 +56,7 @@ def _buckets(
         sizes = np.maximum(-distances, 0)
     single = buckets // 2
     # In float32, as onnxruntime and transformers compute it: it decides at the ends of buckets.
+    # At least 1: distance 0 has a bucket of its own, and no logarithm.
     ratios = np.log(np.maximum(sizes, 1).astype(np.float32) / np.float32(single))
     steps = ratios / np.float32(math.log(largest / single)) * np.float32(buckets - single)
     far = np.minimum(single + steps.astype(np.int64), buckets - 1)

@@ -22,6 +22,7 @@ def _scaled_product(draft: Draft) -> ir.Value:
     product = draft.op("MatMul", left, right)
     alpha = draft.number("alpha", 1.0)
     if alpha == 1:
+        # A scale of one is left out: it would be a node and a rounding for nothing.
         return product
     return draft.op("Mul", product, draft.scalar(alpha, draft.operand(0)))
 
@@ -38,6 +39,7 @@ def _transposed(draft: Draft, position: int, matrix: str, batch: str) -> ir.Valu
     if rank < 2:
         return value  # a vector has nothing to swap, and onnxruntime does not mind
     axes = list(range(rank))
+    # First batches, then matrices, as the kernel does: both may be stated at once.
     if draft.integer(batch):
         axes = [*axes[1:-1], axes[0], axes[-1]]
     if draft.integer(matrix):
@@ -63,6 +65,7 @@ def fused_gemm(draft: Draft) -> ir.Value:
 def _activated(draft: Draft, value: ir.Value) -> ir.Value:
     """Write the activation that attributes state, each parameter by its name."""
     stated = {
+        # A parameter of 0 is one that is stated; left out, the activation's own default holds.
         name: draft.number(f"activation_{name}", 0.0)
         for name in ("alpha", "beta", "gamma")
         if f"activation_{name}" in draft.node.attributes
@@ -75,6 +78,7 @@ def fused_matmul_activation(draft: Draft) -> ir.Value:
     """Product of matrices, each maybe transposed, scaled, with an activation."""
     if draft.text("activation", "") != "Softmax":
         return _activated(draft, _scaled_product(draft))
+    # Softmax has an axis, which other activations lack.
     return draft.op("Softmax", _scaled_product(draft), axis=draft.integer("activation_axis", -1))
 
 

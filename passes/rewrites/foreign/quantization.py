@@ -1,4 +1,4 @@
-"""How rules write what quantised operators scale to numbers, compute, and round again.
+"""How rules write quantised operators, which scale integers to numbers, compute, and round again.
 
 They write DequantizeLinear and QuantizeLinear, and leave it to the pass for these how a target computes
 them: whole numbers between the two stay what they are.
@@ -39,6 +39,7 @@ def dequantize(
 ) -> ir.Value:
     """Write the numbers that integers stand for; arguments as of :func:`dequantized`."""
     inputs = [value, scale, *([] if zero is None else [_as_wide(draft, zero, scale)])]
+    # Without an axis ONNX assumes 1, which a single scale ignores.
     attributes = {} if axis is None else {"axis": axis}
     return draft.op("DequantizeLinear", *inputs, **attributes)
 
@@ -48,6 +49,7 @@ def _as_wide(draft: Draft, zero: ir.Value, scale: ir.Value) -> ir.Value:
     shape = static_shape(scale)
     if shape is None or static_shape(zero) in (None, shape):
         return zero
+    # Only one number can be spread over several scales.
     size = int(np.prod(static_shape(zero) or (1,)))
     if size != 1:
         return zero
@@ -56,16 +58,17 @@ def _as_wide(draft: Draft, zero: ir.Value, scale: ir.Value) -> ir.Value:
 
 
 def quantized(draft: Draft, value: ir.Value, at: Sequence[int], like: int) -> ir.Value:
-    """Write a number as integers.
+    """Write numbers as integers, by a scale and a zero point.
 
     Args:
         draft: What is written into.
-        value: The number.
+        value: The numbers, floats.
         at: Positions of scale and zero point; the zero point may be left out.
-        like: Position of the operand that says which integers then.
+        like: Position of the operand whose type the integers have where the zero point is left out.
     """
     zero = draft.optional(at[1])
     if zero is None:
+        # QuantizeLinear takes its type from the zero point, and would make uint8 without one.
         dtype = draft.dtype(draft.operand(like))
         zero = draft.tensor(ir.Tensor(np.zeros((), dtype.numpy()), dtype=dtype))
     scale = draft.operand(at[0])
@@ -80,6 +83,8 @@ def quantized_by_range(draft: Draft, value: ir.Value) -> tuple[ir.Value, ir.Valu
         has the scale 1, as onnxruntime chooses.
     """
     zero = draft.constant(np.zeros((), np.float32))
+    # Zero is in the range, so that it is a number of its own exactly: padding and rectified values
+    # are zeros.
     low = draft.op("Min", draft.op("ReduceMin", value, keepdims=0), zero)
     high = draft.op("Max", draft.op("ReduceMax", value, keepdims=0), zero)
     width = draft.op("Sub", high, low)
@@ -87,6 +92,7 @@ def quantized_by_range(draft: Draft, value: ir.Value) -> tuple[ir.Value, ir.Valu
     one = draft.constant(np.ones((), np.float32))
     scale = draft.op("Where", draft.op("Equal", width, zero), one, steps)
     first = draft.constant(np.zeros((), np.uint8))
+    # QuantizeLinear rounds and limits the zero point as it does numbers.
     point = draft.op("QuantizeLinear", draft.op("Neg", low), scale, first)
     return draft.op("QuantizeLinear", value, scale, point), scale, point
 

@@ -18,7 +18,7 @@ from samba_onnx.passes.rewrites.foreign.registry import expands
 
 @expands(ONNXRUNTIME_DOMAIN, "QLinearAdd", "QLinearMul")
 def quantized_pair(draft: Draft) -> ir.Value:
-    """Sum or product of two operands."""
+    """Sum or product of two operands, each with a scale and a zero point of its own."""
     operator = draft.node.op_type.removeprefix("QLinear")
     result = draft.op(operator, dequantized(draft, (0, 1, 2)), dequantized(draft, (3, 4, 5)))
     return quantized(draft, result, (6, 7), 0)
@@ -26,13 +26,13 @@ def quantized_pair(draft: Draft) -> ir.Value:
 
 @expands(ONNXRUNTIME_DOMAIN, "QLinearSigmoid")
 def quantized_sigmoid(draft: Draft) -> ir.Value:
-    """Sigmoid."""
+    """Sigmoid of the numbers that integers stand for, written as integers of another scale."""
     return quantized(draft, draft.op("Sigmoid", dequantized(draft, (0, 1, 2))), (3, 4), 0)
 
 
 @expands(ONNXRUNTIME_DOMAIN, "QLinearLeakyRelu")
 def quantized_leaky_relu(draft: Draft) -> ir.Value:
-    """Leaky rectified linear unit."""
+    """Leaky rectified linear unit of the numbers that integers stand for."""
     alpha = draft.number("alpha", 0.01)
     result = draft.op("LeakyRelu", dequantized(draft, (0, 1, 2)), alpha=alpha)
     return quantized(draft, result, (3, 4), 0)
@@ -43,6 +43,7 @@ def quantized_softmax(draft: Draft) -> ir.Value:
     """Softmax over an axis; before version 13 it was over all axes from there on."""
     value, axis = draft.operand(0), draft.integer("axis", -1)
     rank = draft.rank(value)
+    # ONNX's Softmax of today is over one axis only.
     if draft.integer("opset", 13) < 13 and axis % rank != rank - 1:
         raise CannotExpandError(f"it is of an old version and over all axes from {axis} on")
     return quantized(
@@ -68,6 +69,7 @@ def quantized_average_pool(draft: Draft) -> ir.Value:
 def quantized_global_average_pool(draft: Draft) -> ir.Value:
     """Mean over all positions; channels may come last."""
     rank = draft.rank(draft.operand(0))
+    # A mean over axes knows of no layout, so that channels may stay where they are.
     first = 1 if draft.integer("channels_last") else 2
     axes = draft.integers(*range(first, first + rank - 2))
     mean = draft.op("ReduceMean", dequantized(draft, (0, 1, 2)), axes, keepdims=1)
@@ -86,6 +88,7 @@ def quantized_reduce_mean(draft: Draft) -> ir.Value:
 @expands(ONNXRUNTIME_DOMAIN, "QLinearConcat")
 def quantized_concat(draft: Draft) -> ir.Value:
     """Concatenation of values that each have a scale of their own."""
+    # Scale and zero point of the result come first, then three operands for each part.
     starts = range(2, len(draft.node.inputs), 3)
     parts = [dequantized(draft, (at, at + 1, at + 2)) for at in starts]
     result = draft.op("Concat", *parts, axis=draft.integer("axis"))
@@ -103,6 +106,7 @@ def quantized_where(draft: Draft) -> ir.Value:
 def nhwc_max_pool(draft: Draft) -> ir.Value:
     """Largest of each window, with channels last; the integers are compared as they are."""
     rank = draft.rank(draft.operand(0))
+    # A scale is positive, so that the largest integer is the largest number.
     value = channels_first(draft, draft.operand(0), rank)
     attributes = attributes_of(draft, "ceil_mode", *WINDOW)
     return channels_last(draft, draft.op("MaxPool", value, **attributes), rank)

@@ -31,9 +31,11 @@ def quantized_conv(draft: Draft) -> ir.Value:
     value = dequantized(draft, (0, 1, 2))
     if last:
         value = channels_first(draft, value, rank)
+    # Scales of a weight are by output channel, its first axis.
     weight = dequantized(draft, (3, 4, 5), 0)
     bias = draft.optional(8)
     if bias is not None:
+        # Zero points of a bias are zero by definition.
         bias = dequantize(draft, bias, _unit(draft, 1, 4), None, 0)
     result = convolve(draft, value, weight, bias)
     if last:
@@ -74,12 +76,16 @@ def quantized_gemm(draft: Draft) -> ir.Value:
     alpha, addend = draft.number("alpha", 1.0), draft.optional(6)
     transposed = draft.integer("transB")
     left = dequantized(draft, (0, 1, 2))
+    # Columns of the result lie along the first axis of a transposed weight.
     right = dequantized(draft, (3, 4, 5), 0 if transposed else 1)
     inputs = [left, right]
     if addend is not None:
         unit = _unit(draft, 1, 4)
+        # Gemm multiplies the product by alpha and not the addend, whose unit contains it.
         if alpha != 1:
             unit = draft.op("Mul", unit, draft.scalar(alpha, draft.operand(1)))
+        # Cast and Mul broadcast: the addend may be a row or a matrix, the unit one number or one
+        # for each column.
         whole = draft.op("Cast", addend, to=draft.dtype(draft.operand(1)))
         inputs.append(draft.op("Mul", whole, unit))
     result = draft.op(

@@ -27,6 +27,8 @@ def expands(domain: str, *op_types: str) -> Callable[[Rule], Rule]:
 
     def enter(rule: Rule) -> Rule:
         for op_type in op_types:
+            # By domain and name: the same operator may exist in several domains with different
+            # meanings.
             _RULES[qualified(domain, op_type)] = rule
         return rule
 

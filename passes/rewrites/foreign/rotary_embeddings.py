@@ -33,12 +33,15 @@ def rotate(
     Returns:
         A value of the shape of ``value``.
     """
+    # What is not rotated goes round and is joined again, so that no table needs angles of zero for
+    # it.
     kept = None
     if rotated != head_size:
         sizes = draft.integers(rotated, head_size - rotated)
         value, kept = draft.several("Split", 2, value, sizes, axis=-1)
     half = rotated // 2
     if interleaved:
+        # Neighbours become an axis of two, from which each is taken.
         pairs = draft.op("Reshape", value, draft.integers(0, 0, 0, half, 2))
         first, second = (
             draft.op("Gather", pairs, draft.constant(np.array(number)), axis=-1)
@@ -71,6 +74,7 @@ def angles_at(
         tables: Two of ``[positions, rotated / 2]``.
     """
     cosine, sine = (
+        # All heads of a position turn by the same angles.
         draft.op("Unsqueeze", draft.op("Gather", table, positions), draft.integers(1))
         for table in tables
     )
@@ -83,8 +87,10 @@ def rotary_embedding(draft: Draft) -> ir.Value:
     draft.refuse_attributes(is_packed_batching=0, scale=1.0)
     value, positions = draft.operand(0), draft.operand(1)
     cosines, sines = draft.operand(2), draft.operand(3)
+    # Half of the rotated numbers have an angle, in each table.
     rotated = draft.integer("rotary_embedding_dim") or 2 * draft.size(cosines, 1)
     flat = draft.rank(value) == 3
+    # A vector is one position, at which all rows begin; a matrix states every position.
     if draft.rank(positions) == 1:
         length = draft.size(value, 1 if flat else 2)
         steps = draft.constant(np.arange(length, dtype=np.int64)[None])
@@ -128,6 +134,7 @@ def multimodal_rotary_embedding(draft: Draft) -> ir.Value:
     positions, tables = draft.operand(1), (draft.operand(2), draft.operand(3))
     half = draft.size(tables[0], 1)
     streams = _streams(draft, half)
+    # Each angle belongs to one of the positions: the mask takes it and adds zeros of the others.
     chosen = (streams == np.arange(3)[:, None])[:, None, None]  # [3, 1, 1, half]
     mask = draft.constant(chosen.astype(draft.dtype(tables[0]).numpy()))
     cosine, sine = (
@@ -152,9 +159,11 @@ def _streams(draft: Draft, half: int) -> NDArray[np.int64]:
     sections = [int(size) for size in draft.list_of("mrope_section")]
     if len(sections) != 3 or min(sections) < 0 or sum(sections) != half:
         raise CannotExpandError(f"its sections {sections} are not three that add up to {half}")
+    # One section behind the other; the other layout takes turns between the three.
     if not draft.integer("mrope_layout"):
         return np.repeat(np.arange(3), sections)
     streams = np.zeros(half, np.int64)
+    # What is left over at the end belongs to time, as the arrays begin.
     for stream in (1, 2):
         streams[stream : 3 * sections[stream] : 3] = stream
     return streams
@@ -168,6 +177,8 @@ def gemma_rotary_embedding(draft: Draft) -> tuple[ir.Value, ir.Value]:
     sine, cosine = (
         draft.op(
             "Unsqueeze",
+            # Angles stay float32 until sine and cosine are taken: halves have too few digits for
+            # far positions.
             draft.op("Cast", draft.op(function, angles), to=dtype),
             draft.integers(1),
         )

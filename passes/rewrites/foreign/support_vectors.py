@@ -18,7 +18,7 @@ from samba_onnx.passes.rewrites.foreign.registry import expands
 def svm_regressor(draft: Draft) -> ir.Value:
     """A sum over the support vectors, each by its kernel and coefficient, and ``rho``.
 
-    Without support vectors there is one coefficient per feature. Of one class, the sign is the result.
+    Without support vectors there is one coefficient per feature. A model of one class returns the sign.
     """
     draft.refuse_attributes(post_transform="NONE")
     coefficients, rho = draft.floats("coefficients"), draft.floats("rho")
@@ -39,11 +39,12 @@ def svm_regressor(draft: Draft) -> ir.Value:
 def svm_classifier(draft: Draft) -> tuple[ir.Value, ir.Value]:
     """A score for every pair of classes; each pair votes for one of them, and most votes win.
 
-    Of three classes and more, and without probabilities: those are found by iteration.
+    Only for three classes and more, and without probabilities, which are found by iteration.
     """
     draft.refuse_attributes(post_transform="NONE", prob_a=[], prob_b=[])
     labels = class_labels(draft, "classlabels_ints")
     sizes = draft.list_of("vectors_per_class")
+    # Two classes are scored by rules of their own in onnxruntime.
     if len(labels) < 3 or len(sizes) != len(labels):
         raise CannotExpandError("it has two classes, or no support vectors")
     pairs = list(itertools.combinations(range(len(labels)), 2))
@@ -125,6 +126,8 @@ def _pair_weights(
     for place, (one, other) in enumerate(pairs):
         of_one = slice(starts[one], starts[one + 1])
         of_other = slice(starts[other], starts[other + 1])
+        # A vector has coefficients against all classes but its own, which closes the gap behind it
+        # by one.
         weights[of_one, place] = coefficients[other - 1, of_one]
         weights[of_other, place] = coefficients[one, of_other]
     return weights

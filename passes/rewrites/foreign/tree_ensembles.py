@@ -66,6 +66,7 @@ def tree_ensemble_regressor(draft: Draft) -> ir.Value:
     trees = _read(draft, "target", results)
     total = _sums(draft, trees)
     aggregate = draft.text("aggregate_function", "SUM")
+    # The kernel divides by the number of trees, after it has summed them up.
     if aggregate == "AVERAGE":
         count = draft.constant(np.array(len(trees.features), np.float32))
         total = draft.op("Div", total, count)
@@ -89,8 +90,8 @@ def _binary(draft: Draft, labels: NDArray[np.int64]) -> tuple[ir.Value, ir.Value
     """Write a classifier whose leaves all score class 0, by which onnxruntime means the second.
 
     Scores of which none is negative are probabilities to it: the second class is chosen above one half,
-    and the first has what is left of 1. Of two classes that are both scored it returns 0 or 1,
-    whatever their labels are.
+    and the first has what is left of 1. Where both classes are scored it returns 0 or 1, whatever
+    their labels are.
     """
     if set(draft.list_of("class_ids")) != {0}:
         raise CannotExpandError("it scores the second of two classes apart from the first")
@@ -102,6 +103,7 @@ def _binary(draft: Draft, labels: NDArray[np.int64]) -> tuple[ir.Value, ir.Value
 
 def _based(draft: Draft, total: ir.Value) -> ir.Value:
     base = draft.floats("base_values")
+    # Base values of zero are left out: a node for nothing.
     return draft.op("Add", total, draft.constant(base)) if base.any() else total
 
 
@@ -109,11 +111,14 @@ def _sums(draft: Draft, trees: _Trees) -> ir.Value:
     """Return the weights of the reached leaves, summed over trees: ``[batch, results]``."""
     value = as_floats(draft, draft.operand(0))
     number, conditions = trees.features.shape
+    # Columns are taken once for all conditions of all trees, so that one comparison does for them
+    # all.
     columns = draft.op("Gather", value, draft.constant(trees.features.ravel()), axis=1)
     true = draft.op(_COMPARE[trees.mode], columns, draft.constant(trees.thresholds.ravel()))
     outcomes = draft.op("Cast", true, to=ir.DataType.FLOAT)
     apart = draft.op("Reshape", outcomes, draft.integers(-1, number, conditions))
     by_tree = draft.op("Transpose", apart, perm=[1, 0, 2])
+    # Small whole numbers are exact in float32 in any order of sums, so that Equal is safe.
     reached = draft.op(
         "Equal",
         draft.op("MatMul", by_tree, draft.constant(trees.ways)),
@@ -134,11 +139,13 @@ def _read(draft: Draft, what: str, results: int) -> _Trees:
     """
     if any(draft.list_of("nodes_missing_value_tracks_true")):
         raise CannotExpandError("its trees treat missing numbers apart")
+    # float32 would round thresholds, and a row on one of them would go another way.
     for name in ("nodes_values", "base_values", f"{what}_weights"):
         if f"{name}_as_tensor" in draft.node.attributes:
             raise CannotExpandError(f"its {name} are given as a tensor of float64")
     modes = draft.list_of("nodes_modes")
     kinds = set(modes) - {"LEAF"}
+    # One comparison is made for all conditions.
     if len(kinds) != 1 or not kinds <= _COMPARE.keys():
         raise CannotExpandError(f"its nodes compare in {len(kinds)} ways")
     try:
@@ -167,6 +174,7 @@ def _check_scores(
     scores = [[reader.weights.get(row, {}).keys() for row, _ in tree.leaves] for tree in trees]
     if any(ids - every for tree in scores for ids in tree):
         raise CannotExpandError(f"its leaves score more than {results} results")
+    # One tree whose every leaf scores a result is enough for that result to have a score.
     always = {
         result for result in every if any(all(result in ids for ids in tree) for tree in scores)
     }
@@ -192,9 +200,12 @@ class _Reader:
         self.values = draft.floats("nodes_values")
         self._modes = draft.list_of("nodes_modes")
         ids = list(zip(self.tree_ids, draft.list_of("nodes_nodeids"), strict=True))
+        # Numbers of nodes begin anew in each tree.
         self._rows = {key: row for row, key in enumerate(ids)}
         self._ways = tuple(
             [
+                # Leaves state targets that do not exist: -1 is an error only where a way leads
+                # there.
                 self._rows.get((tree, target), -1)
                 for tree, target in zip(
                     self.tree_ids, draft.list_of(f"nodes_{way}nodeids"), strict=True
@@ -208,6 +219,7 @@ class _Reader:
         )
         for tree, node, result, weight in zip(*entries, strict=True):
             row = self.weights.setdefault(self._rows[tree, node], {})
+            # A leaf may state several weights for one result, which add up.
             row[result] = row.get(result, 0.0) + weight
 
     def tree(self, tree: int) -> _Tree:
@@ -222,6 +234,8 @@ class _Reader:
         waiting: list[tuple[int, dict[int, bool]]] = [(root, {})]
         while waiting:
             row, way = waiting.pop()
+            # A row on its own way is a circle; more nodes than there are means that one is reached
+            # twice.
             if row < 0 or row in way or len(leaves) + len(conditions) > len(self.tree_ids):
                 raise CannotExpandError(f"its tree {tree} is no tree")
             if self._modes[row] == "LEAF":
@@ -229,17 +243,20 @@ class _Reader:
                 continue
             conditions.append(row)
             for outcome, targets in zip((True, False), self._ways, strict=True):
+                # Each way has its own dictionary, since both outcomes of a condition go on from
+                # here.
                 waiting.append((targets[row], {**way, row: outcome}))
         return _Tree(conditions, leaves)
 
 
 def _padded(reader: _Reader, trees: list[_Tree], sizes: tuple[int, int, int], mode: str) -> _Trees:
-    """Return trees side by side, padded with conditions that nothing asks and leaves that nothing reaches."""
+    """Return trees side by side, padded with conditions that decide nothing and leaves that no row reaches."""
     conditions, leaves, results = sizes
     number = len(trees)
     features = np.zeros((number, conditions), np.int64)
     thresholds = np.zeros((number, conditions), np.float32)
     ways = np.zeros((number, conditions, leaves), np.float32)
+    # A padded leaf has no conditions, so that its product is 0, which never equals -1.
     trues = np.full((number, 1, leaves), -1, np.float32)
     weights = np.zeros((number, leaves, results), np.float32)
     for index, tree in enumerate(trees):

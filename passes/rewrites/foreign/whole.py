@@ -100,10 +100,12 @@ def reason_of(node: ir.Node) -> str:
     Args:
         node: A node of one of onnxruntime's domains.
     """
+    # Names are unique within onnxruntime's own domain only: its other domains have operators of the
+    # same names.
     known = _REASONS.get(node.op_type) if node.domain == ONNXRUNTIME_DOMAIN else None
     return known or f"there is no rule for {qualified(node.domain, node.op_type)}"
 
 
 def operators_that_stay() -> Mapping[str, str]:
-    """Return the reasons of all operators that have one, by name, sorted."""
+    """Return why operators stay whole, by the qualified names of the operators in their order."""
     return {qualified(ONNXRUNTIME_DOMAIN, name): _REASONS[name] for name in sorted(_REASONS)}

@@ -11,6 +11,7 @@ from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 
 Activation = Callable[[ir.Value], ir.Value]
 
+# In lower case, since names are compared without regard to case, as onnxruntime does.
 _PLAIN = {name.lower(): name for name in ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")}
 _ALPHA = {
     "leakyrelu": ("LeakyRelu", 0.01),
@@ -28,7 +29,7 @@ class Activations:
     draft: Draft
 
     def __post_init__(self) -> None:
-        """Read the parameters."""
+        """Read the parameters alpha and beta, which activations take one after the other."""
         self._alphas = [float(number) for number in self.draft.list_of("activation_alpha")]
         self._betas = [float(number) for number in self.draft.list_of("activation_beta")]
 
@@ -42,10 +43,13 @@ class Activations:
         Raises:
             CannotExpandError: One is not known, or there are too few.
         """
+        # ONNX lists the activations of all directions in one attribute, those of the first
+        # direction first.
         names = [
             name if isinstance(name, str) else name.decode()
             for name in self.draft.list_of("activations")
         ] or list(defaults) * directions
+        # Fewer names than the layer needs would give an activation the parameters of another one.
         if len(names) != len(defaults) * directions:
             raise CannotExpandError(f"it has {len(names)} activations")
         chosen = [self._one(name) for name in names]
@@ -54,6 +58,7 @@ class Activations:
 
     def _one(self, name: str) -> Activation:
         draft, key = self.draft, name.lower()
+        # A plain activation takes no parameter from the lists, so that the next one finds its own.
         if key in _PLAIN:
             return lambda value: draft.op(_PLAIN[key], value)
         if key in _ALPHA:
@@ -74,11 +79,12 @@ class Activations:
         """Write a multiple of a value plus a number."""
         draft, like = self.draft, self.draft.operand(0)
         value = draft.op("Mul", value, draft.scalar(factor, like))
+        # An addend of zero is left out: a node more would be a section's work for nothing.
         return draft.op("Add", value, draft.scalar(addend, like)) if addend else value
 
 
 def _next(parameters: list[float], default: float | None, name: str) -> float:
-    """Take the next parameter of a layer, or the default of an activation behind the last one."""
+    """Take the next parameter of a layer off its list, or the activation's default where none is left."""
     if parameters:
         return parameters.pop(0)
     if default is None:

@@ -1,4 +1,4 @@
-"""How much a rule may write: models are of unknown origin, and state any size."""
+"""How large the constants that a rule writes may be: models are of unknown origin, and state any size."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def refuse_large(*sizes: int) -> None:
     Raises:
         CannotExpandError: One of them has more than there may be.
     """
+    # Sizes are compared before an array is made: a model may state a size that no memory holds.
     if max(sizes) > MOST:
         raise CannotExpandError(
             f"it would need a constant of {max(sizes):,} elements, more than {MOST:,}"

@@ -33,6 +33,8 @@ def transposed_convolution(draft: Draft) -> ir.Value:
     signal, kernel = draft.operand(0), draft.operand(1)
     if draft.rank(signal) != _SIGNAL:
         raise CannotExpandError(f"its operand has {draft.rank(signal)} dimensions, not {_SIGNAL}")
+    # One constant for all three nodes: the axis is behind two others in the signal, the kernel and
+    # the result alike.
     row = draft.integers(_ROW)
     picture = draft.op(
         "ConvTranspose",
@@ -51,6 +53,7 @@ def _attributes(draft: Draft) -> dict[str, Any]:
         "group": draft.integer("group", 1),
     }
     for name, neutral in _ALONG_A_ROW.items():
+        # What is not stated stays so: the operator then takes its defaults for both axes itself.
         if numbers := draft.list_of(name):
             found[name] = [neutral, *numbers]
     if length := draft.list_of("output_shape"):
@@ -58,5 +61,6 @@ def _attributes(draft: Draft) -> dict[str, Any]:
         found["output_shape"] = [*length[:-1], 1, length[-1]]
     if pads := draft.list_of("pads"):
         before, after = pads
+        # All begins come before all ends, so that an axis more is put into either half.
         found["pads"] = [0, before, 0, after]
     return found

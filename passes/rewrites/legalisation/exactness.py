@@ -40,27 +40,33 @@ _MOVES: Final = (operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE)) - {
 """Operators whose results are elements of their first operand, or zeros."""
 _PICKS: Final = frozenset({"Clip", "Concat", "Max", "Min", "Pad", "Where"})
 """Operators whose results are elements of any of their operands."""
+# Of TopK only the first output is such a selection; the second one are places.
 _SELECTS: Final = _MOVES | {"Abs", "Neg", "ReduceMax", "ReduceMin", "Relu", "TopK"}
 _ROUNDS: Final = frozenset({"Ceil", "Floor", "Round", "Sign"})
 _SUMS: Final = frozenset({"Add", "CumSum", "Mul", "ReduceSum", "Sub"})
 _ONCE: Final = frozenset({"Add", "Div", "Mul", "Sqrt", "Sub"})
 """Operators that IEEE 754 rounds correctly. Rounded to 53 digits and then to 24, their results are those that are
 rounded to 24 at once, for 53 is more than twice 24 and one (S. A. Figueroa, When is double rounding innocuous?)."""
+# Constants of these may be rounded themselves, by which the product is off by one more rounding at
+# most; a sum could be off by any amount where it cancels.
 _SCALES: Final = frozenset({"Div", "Mul"})
+# Elements of a constant that are looked at, at most: larger weights are not read for a proof.
 _READ: Final = 1 << 20
 
 
 class Exactness:
-    """What of the float64 of a graph can be float32 instead."""
+    """Decides which values of float64 in a graph can be float32 instead, and with which results."""
 
     def __init__(self, bounds: Bounds, *, rounds: bool = False) -> None:
-        """Start without knowing anything.
+        """Take what is known of a graph.
 
         Args:
-            bounds: What is known of values of the same graph.
+            bounds: Ranges of values of the same graph.
             rounds: Whether values that float32 would round fit, too, as a user may want it.
         """
         self._bounds, self._rounds = bounds, rounds
+        # Answers are kept: webs ask about every value of a graph, and each follows from those
+        # before it.
         self._exact: dict[ir.Value, bool] = {}
         self._whole: dict[ir.Value, bool] = {}
 
@@ -79,6 +85,8 @@ class Exactness:
             return not _overflows(value)
         if self.exact(value):
             return True
+        # A constant that float32 would round still serves where its only use is a factor of what is
+        # rounded anyway.
         if constant(value) is not None:
             return _is_factor(value) and all(self._scales(node) for node, _ in value.uses())
         return self._rounded_once(value) and _only_rounded(value)
@@ -109,6 +117,7 @@ class Exactness:
         if array is not None:
             with np.errstate(over="ignore"):  # what overflows is not equal
                 narrow = array.astype(np.float32).astype(array.dtype)
+            # Equal with NaN: NaN of float64 is NaN of float32, and nothing is lost.
             return np.array_equal(narrow, array, equal_nan=True)
         node = value.producer()
         if value.dtype in _NARROW:
@@ -117,14 +126,17 @@ class Exactness:
             return False
         if node.op_type in _ROUNDS | _SELECTS:
             return _operand(node, 0, seen) and (node.op_type != "TopK" or value is node.outputs[0])
+        # Large integers are rounded by a Cast to a float, so that their size counts, not only their
+        # type.
         if node.op_type == "Cast":
             return _operand(node, 0, seen) or self._small(node.inputs[0])
         if node.op_type in _PICKS:
             return all(map(seen, _numbers(node)))
+        # A sum of whole numbers is exact as long as float32 has all whole numbers up to it.
         return node.op_type in _SUMS and self._small(value)
 
     def _small(self, value: ir.Value | None) -> bool:
-        """Return whether a value is a whole number that float32 has, and so is all that it is the sum of."""
+        """Return whether a value and its partial sums are whole numbers that float32 has exactly."""
         return value is not None and self.whole(value) and self._bounds.of(value).is_inside(_WHOLE)
 
     def _is_whole(self, value: ir.Value, seen: Callable[[ir.Value], bool]) -> bool:
@@ -150,6 +162,7 @@ class Exactness:
     def _rounded_once(self, value: ir.Value) -> bool:
         """Return whether a value is one rounding away from numbers of float32, or a multiple by a constant."""
         node = value.producer()
+        # Moving elements rounds nothing, so that what was computed before it counts.
         while node is not None and node.op_type in _MOVES and not node.domain:
             value = node.inputs[0] if node.inputs[0] is not None else value
             node = value.producer()
@@ -168,6 +181,7 @@ def _follow(
     decide: Callable[[ir.Value, Callable[[ir.Value], bool]], bool],
 ) -> bool:
     """Decide about a value after those that it is computed from, however long the way to them is."""
+    # A stack instead of recursion: a chain of nodes may be longer than Python's stack.
     pending = [value]
     while pending:
         current = pending[-1]
@@ -197,6 +211,7 @@ def _overflows(value: ir.Value) -> bool:
     if tensor is None or not tensor.dtype.is_floating_point():
         return False
     array = tensor.numpy()
+    # What overflows becomes infinite, which is what is asked about: no reason for a warning.
     with np.errstate(over="ignore"):
         return bool(np.isinf(array.astype(np.float32)[np.isfinite(array)]).any())
 
@@ -213,10 +228,12 @@ def _numbers(node: ir.Node) -> list[ir.Value]:
 
 
 def _is_factor(value: ir.Value) -> bool:
-    """Return whether a value is a constant that float32 has but for its last digit."""
+    """Return whether a value is a constant of numbers that float32 rounds in their last digit only, or has."""
     array = _content(value)
     if array is None:
         return False
+    # Numbers below the smallest normal one have fewer digits in float32, so that such a factor
+    # would be off by more than a rounding. Zero is exact.
     size, limits = np.abs(array), np.finfo(np.float32)
     return bool(((size == 0) | ((size >= limits.tiny) & (size <= limits.max))).all())
 
@@ -226,9 +243,11 @@ def _only_rounded(value: ir.Value) -> bool:
     pending = [value]
     while pending:
         current = pending.pop()
+        # The caller gets an output in the type that the interface states, without any rounding.
         if current.is_graph_output():
             return False
         for node, _ in current.uses():
+            # A body reads the value, too, and what it does with it is not looked at.
             if node.graph is not value.graph:
                 return False
             if is_operator(node, "Cast") and node.outputs[0].dtype is _FLOAT:

@@ -35,16 +35,22 @@ from samba_onnx.program.bounds import Bounds
 from samba_onnx.program.dataflow import name_of, reads, subgraphs
 from samba_onnx.program.intervals import Interval
 
+# Enough for a definition whose parts have definitions and rules of their own; rules that call for
+# each other would go on for ever.
 DEEPEST = 4
 """Rules that are applied to results of rules, at most."""
+# Older sets state axes as attributes: each rule would have to be written twice.
 OLDEST = 18
 """Oldest version of the default operator set that the rules write for: axes of reductions are inputs."""
+# Folding may make a branch constant, and inlining it may make more foldable; rounds end the turn,
+# should passes undo each other.
 _ROUNDS = 4
+# Elements up to which a constant is compared by its content; larger ones are compared as objects.
 _KEY_ELEMENTS = 64
 
 
 class Refused(Protocol):
-    """What a target answers about a node."""
+    """The answer of a target about a node."""
 
     @property
     def reason(self) -> Explained | None:
@@ -52,15 +58,15 @@ class Refused(Protocol):
 
 
 class Explained(Protocol):
-    """A reason in words."""
+    """Why a target refuses a node, in words."""
 
     @property
     def message(self) -> str:
-        """One sentence."""
+        """The reason as one sentence."""
 
 
 class Supports(Protocol):
-    """What legalisation asks of a target."""
+    """A target, as far as legalisation asks it."""
 
     def support(self, node: ir.Node) -> Refused:
         """Decide whether a node can run on the RDU."""
@@ -68,7 +74,7 @@ class Supports(Protocol):
 
 @dataclass(frozen=True)
 class LegalForm:
-    """What may take the place of a node."""
+    """Nodes that may take the place of a node, all of which the target runs."""
 
     rule: str
     """Name of the rule that wrote it."""
@@ -89,7 +95,7 @@ class FormFinder:
     rounds_float64: bool = False
     """Whether the user lets float64 be computed in float32 where the numbers are rounded by that."""
     bounds: Bounds = field(default_factory=Bounds)
-    """What is known of values of the graph that is asked about."""
+    """Ranges of the values of the graph whose nodes are asked about."""
     _known: dict[Hashable, LegalForm | Refusal] = field(default_factory=dict)
 
     def find(self, node: ir.Node) -> LegalForm | Refusal:
@@ -98,6 +104,8 @@ class FormFinder:
         Args:
             node: A node of a graph, with inferred types, that the target refuses.
         """
+        # Models repeat layers: nodes that agree in all that a form depends on share one, and rules
+        # are applied once.
         key = _key(node, self.bounds)
         if key is None:
             return self._find(node)
@@ -112,6 +120,8 @@ class FormFinder:
         version = 0 if node.graph is None else node.graph.opset_imports.get("", 0)
         if version < OLDEST:
             return Refusal(f"the model keeps opset {version}, and rules write for {OLDEST}")
+        # Apart from the model, so that a rule may give up at any point and nothing has to be
+        # undone.
         model, operands = _alone(node)
         own = [value for value in reads(node) if constant(value) is None]
         known = {
@@ -123,6 +133,7 @@ class FormFinder:
                 refusal = self._legalise(inner, known)
                 if refusal is not None:
                     return refusal
+            # Before passes look at the copy, whose time grows with its nodes.
             if len(model.graph) > MOST_NODES:
                 return Refusal(
                     f"it would become {len(model.graph):,} nodes, more than {MOST_NODES:,}"
@@ -141,6 +152,8 @@ class FormFinder:
         refused = self._refused(model)
         if not refused or NARROW in self.excluded:
             return refused
+        # Only webs inside of the form: its inputs and outputs keep their types, for others read and
+        # write them.
         kinds = inner_narrowings(known)
         useful = useful_webs(model.graph, kinds, refused, self.target, self.excluded)
         for web in useful:
@@ -166,6 +179,7 @@ class FormFinder:
 
     def _legalise(self, node: ir.Node, known: Mapping[ir.Value, Interval]) -> Refusal | None:
         """Let rules write a node of the copy, or the nodes in the body of a Scan that it refuses for these."""
+        # A long Scan may stay one, of which the body is made of what the target has.
         if is_operator(node, "Scan") and not self._is_short_scan(node):
             body = node.attributes["body"].as_graph()
             refused = [inner for inner in body if not self._runs(inner)]
@@ -189,6 +203,8 @@ class FormFinder:
             # A model may say anything: operands of a wrong rank or number contradict its operator.
             return Refusal(f"what it states contradicts its operator: {error or repr(error)}")
         outputs = own_outputs(draft, [results] if isinstance(results, ir.Value) else results)
+        # A rule may leave out outputs, such as a mask, that it cannot compute; only those that
+        # somebody reads matter.
         lost = [at for at, value in enumerate(outputs) if value is None and draft.is_read(at)]
         if lost:
             return Refusal(f"its output {lost[0]} is not computed by the rule")
@@ -203,6 +219,7 @@ def _alone(node: ir.Node) -> tuple[ir.Model, list[ir.Value]]:
     operands = reads(node)
     constants = [value for value in operands if constant(value) is not None]
     inputs = [value for value in operands if constant(value) is None]
+    # Outputs that nobody reads are left out of the copy, so that rules need not compute them.
     outputs = [value for value in node.outputs if value.uses() or value.is_graph_output()]
     view = ir.GraphView(
         inputs,
@@ -213,11 +230,12 @@ def _alone(node: ir.Node) -> tuple[ir.Model, list[ir.Value]]:
         name="one_node",
     )
     copy = view.clone()
+    # IR version 10 has all types that the rules write, whatever version the user's model is of.
     return ir.Model(copy, ir_version=10), list(copy.initializers.values())
 
 
 def _simplify(model: ir.Model) -> None:
-    """Fold what a rule wrote, and infer its types."""
+    """Fold constants of what a rule wrote, infer its types, and remove what nobody reads."""
     for _ in range(_ROUNDS):
         passes = [
             LiftConstantsPass(),
@@ -233,13 +251,17 @@ def _simplify(model: ir.Model) -> None:
         changes = [bool(rewrite(model).modified) for rewrite in passes]
         if not any(changes):
             break
+    # Once at the end, since what folding leaves unread costs nothing until then.
     RemoveUnusedNodesPass()(model)
 
 
 def _key(node: ir.Node, bounds: Bounds) -> Hashable | None:
-    """Return what the legal form of a node depends on; None for one with subgraphs."""
+    """Return a key of all that the legal form of a node depends on; None for a node with subgraphs."""
+    # A body may read any value of the graph, so that no short key tells what it depends on.
     if next(subgraphs(node), None) is not None:
         return None
+    # Operands are numbered in the order of their first use: Mul(x, x) has another form than Mul(x,
+    # y).
     seen: dict[ir.Value | None, int] = {None: -1}
     operands = [
         (seen.setdefault(value, len(seen)), *_about(value, bounds)) for value in node.inputs
@@ -254,12 +276,13 @@ def _key(node: ir.Node, bounds: Bounds) -> Hashable | None:
 
 
 def _about(value: ir.Value | None, bounds: Bounds) -> Iterator[Hashable]:
-    """Yield what is known of an operand."""
+    """Yield type, shape, range and content of an operand, as far as rules may look at them."""
     if value is None:
         return
     yield str(value.type)
     yield str(value.shape)
     tensor = constant(value)
+    # Rules for integers look at ranges, as of indices and divisors.
     if tensor is None and value.dtype is not None and value.dtype.is_integer():
         yield bounds.of(value)
     if tensor is not None:

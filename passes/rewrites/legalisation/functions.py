@@ -17,7 +17,7 @@ from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.legalisation.registry import legalises
 
 _LEFT = frozenset({"Bernoulli", "SequenceMap"})
-"""What draws random numbers, or maps sequences."""
+"""Operators that are left out: one draws random numbers, the other maps sequences."""
 
 
 def _is_defined(schema: Any) -> bool:
@@ -25,6 +25,7 @@ def _is_defined(schema: Any) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
+# From the installed onnx and not from a list: every release defines more operators by others.
 DEFINED = tuple(
     sorted(
         schema.name
@@ -45,10 +46,12 @@ DEFINED = tuple(
 def definition(draft: Draft) -> list[ir.Value | None]:
     """Write a node by ONNX's definition of its operator."""
     owner = draft.node.graph
+    # ONNX may define the body differently by version and by the types of operands.
     version = 0 if owner is None else owner.opset_imports.get("", 0)
     function = function_of(draft.node, version)
     if function is None:
         raise CannotExpandError("ONNX defines no body for it, its version and its types")
+    # Inputs that the node leaves out at the end are missing in its list, but not in the function's.
     operands = [*draft.node.inputs, *[None] * (len(function.inputs) - len(draft.node.inputs))]
     values: Values = dict(zip(function.inputs, operands, strict=False))
     # One without a default that the node leaves out is none: what refers to it leaves it out, too.
@@ -57,6 +60,7 @@ def definition(draft: Draft) -> list[ir.Value | None]:
         for name, item in function.attributes.items()
         if item.type != ir.AttributeType.UNDEFINED
     }
+    # Attributes of the node go last, since they overrule defaults.
     attributes = {**defaults, **draft.node.attributes}
     copy_nodes(draft, function, values, attributes)
     results = [values.get(value) for value in function.outputs]

@@ -24,7 +24,7 @@ class Chooser(Protocol):
 
     @property
     def finder(self) -> FormFinder:
-        """What finds legal forms for its target."""
+        """Finds legal forms of nodes for the chooser's target."""
 
     def fallbacks(self, model: ir.Model) -> Collection[ir.Node]:
         """Return the nodes of the main graph that would run on the CPU."""
@@ -47,7 +47,7 @@ class Chooser(Protocol):
         """
 
     def refuse(self, node: ir.Node, rule: str, refusal: Refusal) -> None:
-        """Keep why a rule leaves a node."""
+        """Record why a rule does not write a node."""
 
 
 class LegalisePass(ReasonedPass):
@@ -65,9 +65,11 @@ class LegalisePass(ReasonedPass):
         self.chooser = chooser
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Rewrite what is chosen."""
+        """Put legal forms in the place of the nodes that the chooser takes."""
         if self.chooser is None:
             return ir.passes.PassResult(model, modified=False)
+        # Ranges hold for inputs with which the model runs at all: an index beyond its axis stops it
+        # in any case.
         self.chooser.finder.bounds = Bounds(legal_inputs(model.graph), by_type=True)
         forms: dict[ir.Node, LegalForm] = {}
         room = MOST_ADDED
@@ -108,6 +110,7 @@ def put(model: ir.Model, node: ir.Node, form: LegalForm) -> None:
     constants = [value for value in operands if constant(value) is not None]
     inputs = [value for value in operands if constant(value) is None]
     outputs = list(copy.outputs)
+    # Values that are outputs of a graph cannot be replaced: onnx_ir refuses it.
     copy.outputs.clear()
     for old, new in zip(copy.inputs, inputs, strict=True):
         _swap(outputs, old, new)
@@ -116,16 +119,21 @@ def put(model: ir.Model, node: ir.Node, form: LegalForm) -> None:
             _swap(outputs, value, constants[form.operands[name]])
         elif value.const_value is not None:
             weight = bool(value.meta.get(WEIGHT))
+            # Names of initializers are unique in a model, while the same form may be put in several
+            # times.
             free = f"{node.name or node.op_type}_{name}"
             _swap(outputs, value, add_initializer(model, free, value.const_value, weight=weight))
     nodes = list(copy)
     copy.remove(nodes)
     own = {value for inner in nodes for value in inner.outputs}
     for position, value in enumerate(outputs):
+        # An operand or initializer cannot take the place of an output, and one value cannot be two:
+        # a node of its own computes each.
         if value not in own or value in outputs[:position]:
             identity = ir.node("Identity", [value])
             nodes.append(identity)
             outputs[position] = identity.outputs[0]
+    # The names of the copy would be in the model twice, where a form serves for several nodes.
     for inner in nodes:
         inner.name = None
         for value in inner.outputs:
@@ -142,6 +150,6 @@ def put(model: ir.Model, node: ir.Node, form: LegalForm) -> None:
 
 
 def _swap(outputs: list[ir.Value], old: ir.Value, new: ir.Value) -> None:
-    """Let readers of a value of a copy read a value of the model."""
+    """Let all readers and outputs that have a value of a copy have a value of the model instead."""
     old.replace_all_uses_with(new)
     outputs[:] = [new if value is old else value for value in outputs]

@@ -29,16 +29,22 @@ def cumsum(draft: Draft) -> ir.Value:
     size, reverse = draft.size(value, axis), draft.integer("reverse")
     exclusive = draft.integer("exclusive")
     refuse_large(size)
+    # A plain CumSum has no order that could be changed: its type or rank is what the target
+    # refuses.
     if not reverse and not exclusive:
         raise CannotExpandError("it is refused for another reason than its order")
+    # The last element first, so that the sum from the end is one from the beginning.
     backwards = draft.constant(np.arange(size - 1, -1, -1, dtype=np.int64))
     if reverse:
         value = draft.op("Gather", value, backwards, axis=axis)
+    # An exclusive sum is the sum of everything before: zero goes in front, and the last element
+    # drops out.
     if exclusive:
         axes = draft.integers(axis)
         value = draft.op("Slice", value, draft.integers(0), draft.integers(size - 1), axes)
         value = draft.op("Pad", value, draft.integers(1, 0), None, axes)
     value = draft.op("CumSum", value, draft.constant(np.array(axis, np.int64)))
+    # Back into the order of the operand.
     return draft.op("Gather", value, backwards, axis=axis) if reverse else value
 
 
@@ -54,8 +60,11 @@ def trilu(draft: Draft) -> ir.Value:
     rows, columns = draft.size(value, -2), draft.size(value, -1)
     upper = draft.integer("upper", 1)
     refuse_large(rows * columns)
+    # An element lies on or above a diagonal if its column minus its row is at least the diagonal's
+    # number.
     distance = np.arange(columns, dtype=np.int64) - np.arange(rows, dtype=np.int64)[:, None]
     number = draft.constant(np.array(0, np.int64)) if diagonal is None else diagonal
+    # ONNX allows a vector of one here, which would broadcast the comparison to a dimension more.
     if diagonal is not None and draft.rank(diagonal) > 0:
         number = draft.op("Reshape", diagonal, draft.integers())
     comparison = "GreaterOrEqual" if upper else "LessOrEqual"
@@ -85,6 +94,7 @@ def one_hot(draft: Draft) -> ir.Value:
     spread = draft.op("Unsqueeze", indices, draft.integers(axis))
     classes = np.arange(depth).astype(dtype.numpy()).reshape([-1] + [1] * (rank - axis))
     is_class = draft.op("Equal", spread, draft.constant(classes))
+    # A negative index counts from the end, so that every class has a second number.
     from_end = draft.op("Equal", spread, draft.constant((classes - depth).astype(dtype.numpy())))
     off = draft.op("Gather", values, draft.constant(np.array(0, np.int64)), axis=0)
     on = draft.op("Gather", values, draft.constant(np.array(1, np.int64)), axis=0)

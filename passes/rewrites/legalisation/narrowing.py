@@ -54,7 +54,7 @@ class NarrowPass(ReasonedPass):
         self.chooser = chooser
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Narrow what is chosen."""
+        """Narrow the webs that the chooser takes."""
         chooser = self.chooser
         if chooser is None or NARROW in chooser.finder.excluded:
             return ir.passes.PassResult(model, modified=False)
@@ -75,12 +75,16 @@ class NarrowPass(ReasonedPass):
         def apply(copy: ir.Model, chosen: Collection[int]) -> None:
             own = list(copy.graph)
             places = {node: place for place, node in enumerate(model.graph)}
+            # A copy has the same nodes in the same order, by which those that are refused are found
+            # in it.
             nodes = {own[places[node]] for node in refused}
             for number, web in enumerate(useful_in(copy.graph, nodes)):
                 if number in chosen:
                     narrow(copy, web)
 
         # Case 3.
+        # Of each web what would fall back without it: by that the chooser knows what a web may
+        # gain.
         left = [[node for node in web.nodes if node in refused] for web in useful]
         chosen = chooser.choose_webs(model, left, apply)
         for number, web in enumerate(useful):
@@ -88,11 +92,12 @@ class NarrowPass(ReasonedPass):
                 narrow(model, web)
             else:
                 why = Refusal("narrowing it would not make a run shorter")
+                # One node speaks for the web: the reason is the same for all of them.
                 self.refusals.applied(web.nodes[0], why)
         return ir.passes.PassResult(model, modified=bool(chosen))
 
     def _refuse(self, graph: ir.Graph, refused: Collection[ir.Node], chooser: Chooser) -> None:
-        """Say why nodes stay that narrow values would help."""
+        """Record why nodes that would run in a narrow type keep their wide one."""
         version = graph.opset_imports.get("", 0)
         for kinds in narrowings(graph, rounds_float64=chooser.finder.rounds_float64):
             # Case 1.

@@ -32,12 +32,15 @@ def pad(draft: Draft) -> ir.Value:
     chosen = range(rank) if axes is None else draft.known(axes, "its axes").numpy().tolist()
     if len(pads) != 2 * len(chosen):
         raise CannotExpandError(f"it states {len(pads)} pads for {len(chosen)} axes")
+    # It is not defined alike whether the crop or the padding comes first.
     if (pads < 0).any() and (pads > 0).any():
         raise CannotExpandError("it pads and crops at once")
     value = data
     for place, axis in enumerate(chosen):
+        # All begins come before all ends.
         before, after = int(pads[place]), int(pads[place + len(pads) // 2])
         if before or after:
+            # A model may ask for any size.
             refuse_large(draft.size(data, axis) + before + after)
             places = _places(mode, draft.size(data, axis), before, after)
             value = draft.op("Gather", value, draft.constant(places), axis=axis % rank)
@@ -61,5 +64,7 @@ def _places(mode: str, size: int, before: int, after: int) -> NDArray[np.int64]:
         raise CannotExpandError(f"its mode is {mode!r}")
     if max(before, after) >= size:
         raise CannotExpandError("it reflects more than the axis has")
+    # Reflection at the first element is the absolute place, at the last one the distance from twice
+    # its place: neither repeats the border itself.
     places = np.abs(places)
     return np.where(places < size, places, 2 * (size - 1) - places)

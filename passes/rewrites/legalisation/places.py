@@ -37,6 +37,8 @@ def gather(draft: Draft) -> ir.Value:
     shape, result = draft.shape(data), draft.shape(draft.node.outputs[0])
     indices = draft.known(draft.operand(1), "its indices").numpy().astype(np.int64)
     _refuse_many(math.prod(shape), math.prod(result))
+    # Numbering all elements and indexing the numbers by numpy leaves no formula for strides to get
+    # wrong.
     row = np.arange(math.prod(shape), dtype=np.int64).reshape(shape)
     if draft.node.op_type == "GatherElements":
         taken = row[_along(indices, draft.integer("axis"), shape)]
@@ -102,6 +104,7 @@ def _written(draft: Draft, flat: ir.Value, new: ir.Value, places: Places) -> ir.
     shape = draft.shape(draft.operand(0))
     size = math.prod(shape)
     source = np.arange(size, dtype=np.int64)
+    # numpy writes in order, so that of equal places the last one stays, as in onnxruntime.
     source[places] = size + np.arange(len(places))
     both = draft.op("Concat", flat, new, axis=0)
     result = draft.op("Gather", both, draft.constant(source), axis=0)
@@ -112,6 +115,8 @@ def _combined(
     draft: Draft, flat: ir.Value, new: ir.Value, places: Places, operator: str
 ) -> ir.Value:
     """Return a row in its shape, with updates combined one after the other where a place has several."""
+    # Updates of one place are combined in the order in which they are stated, since rounding
+    # depends on it: each turn has every place at most once.
     turns: list[list[int]] = []
     seen: dict[int, int] = {}
     for number, place in enumerate(places.tolist()):
@@ -137,6 +142,7 @@ def _combined(
 def _along(indices: Places, axis: int, shape: tuple[int, ...]) -> tuple[Places, ...]:
     """Return an index for every axis: that of the element itself, but along one."""
     own: list[Places] = [*np.indices(indices.shape, dtype=np.int64)]
+    # Negative indices count from the end.
     own[axis] = indices % shape[axis]
     return tuple(own)
 
@@ -146,6 +152,8 @@ def _gathered(row: Places, indices: Places, batches: int) -> Places:
     if batches:
         pairs = zip(row, indices, strict=True)
         return np.stack([_gathered(one, where, batches - 1) for one, where in pairs])
+    # A tuple of indices lies along the last axis of its tensor; numpy wants one array for each
+    # axis.
     taken: Places = row[tuple(np.moveaxis(indices, -1, 0))]
     return taken
 

@@ -20,14 +20,14 @@ NARROW: Final = "narrow"
 
 
 class Supporter(Protocol):
-    """What is asked of a target."""
+    """A target, as far as narrowing asks it."""
 
     def support(self, node: ir.Node) -> Answer:
         """Decide whether a node can run on the RDU."""
 
 
 class Answer(Protocol):
-    """What a target answers."""
+    """The answer of a target about a node."""
 
     @property
     def reason(self) -> object | None:
@@ -41,6 +41,7 @@ def narrowings(graph: ir.Graph, *, rounds_float64: bool = False) -> tuple[Narrow
         graph: It is looked at, not changed.
         rounds_float64: Whether float64 needs no proof.
     """
+    # An illegal index stops the node with an error in any type, so that it need not be proved away.
     legal = legal_inputs(graph)
     bounds = Bounds(legal, by_type=True)
     exactness = Exactness(bounds, rounds=rounds_float64)
@@ -51,7 +52,7 @@ def narrowings(graph: ir.Graph, *, rounds_float64: bool = False) -> tuple[Narrow
 
 
 def inner_narrowings(known: Mapping[ir.Value, Interval]) -> tuple[Narrowing, ...]:
-    """Return the same for integers of a graph whose inputs stay what they are.
+    """Return how int64 may be int32 in a graph whose inputs keep their type.
 
     Args:
         known: Where its inputs lie.
@@ -72,6 +73,7 @@ def _integers(
         return f"{value.name!r} may be larger than int32{ends}"
 
     def fits(value: ir.Value) -> bool:
+        # Inputs of a form are values of the model, which others read in their type.
         return value not in fixed and bounds.of(value).is_inside(limits)
 
     return Narrowing(ir.DataType.INT64, ir.DataType.INT32, fits, larger, legal)
@@ -98,6 +100,7 @@ def useful_webs(
         for kinds in kinds_of
         if any(helps(node, kinds, target, excluded) for node in refused)
         for web in webs(graph, kinds)
+        # A web that has nothing but a Cast at its border would get a new Cast in its place.
         if any(
             node in refused
             and helps(node, kinds, target, excluded)
@@ -120,9 +123,13 @@ def helps(node: ir.Node, kinds: Narrowing, target: Supporter, excluded: frozense
     wide = {value: value.type for value in values if value.dtype is kinds.wide}
     if not wide:
         return False
+    # Rules write float64 as they write float32, but their result cannot be looked at before types
+    # are narrow: what they promise is tried later.
     if kinds.wide is ir.DataType.DOUBLE and rule_for(node, excluded) is not None:
         return True
     try:
+        # The types are changed for the question only, since asking about a copy of every node would
+        # be slow.
         for value in wide:
             value.type = ir.TensorType(kinds.narrow)
         return target.support(node).reason is None

@@ -42,11 +42,16 @@ class _Division:
 def quotient(draft: Draft) -> ir.Value:
     """Write a Div or a Mod of integers."""
     number, divisor = draft.operand(0), draft.operand(1)
+    # A quotient of floats that the target refuses is refused for its type, which this cannot
+    # change.
     if not draft.dtype(number).is_integer():
         raise CannotExpandError("its operands are no integers, which are all that the rule divides")
     above, below = draft.interval(number), draft.interval(divisor)
+    # Integers have no infinity: the Casts would make some number of what a division of floats by 0
+    # gives.
     if below.low <= 0 <= below.high:
         raise CannotExpandError(f"its divisor {divisor.name!r} may be 0")
+    # With the smallest divisor, for which the quotient is largest.
     _refuse_large(number, above, min(abs(below.low), abs(below.high)) * _MOST)
     limits = type_limits(draft.dtype(number))
     _refuse_large(
@@ -57,6 +62,8 @@ def quotient(draft: Draft) -> ir.Value:
             raise CannotExpandError(f"its operand {number.name!r} may have no negative")
         number, divisor = draft.op("Neg", number), draft.op("Neg", divisor)
         above = above.negated()
+    # Always rounded down first, since Floor is what the target has; ONNX rounds integers' quotients
+    # to zero.
     floored = _floored(draft, number, divisor)
     is_cut = draft.node.op_type == "Div" or draft.integer("fmod") != 0
     if is_cut and above.low < 0:
@@ -77,6 +84,7 @@ def _floored(draft: Draft, number: ir.Value, divisor: ir.Value) -> _Division:
     """Write a quotient that is rounded down, and its rest from 0 to the divisor."""
     dtype = draft.dtype(draft.operand(0))
     operands = [draft.op("Cast", value, to=ir.DataType.FLOAT) for value in (number, divisor)]
+    # near is at most one off, so that one step by the rest, which is exact, puts it right.
     near = draft.op("Cast", draft.op("Floor", draft.op("Div", *operands)), to=dtype)
     rest = draft.op("Sub", number, draft.op("Mul", near, divisor))
     zero = draft.scalar(0, draft.operand(0))
@@ -89,6 +97,7 @@ def _floored(draft: Draft, number: ir.Value, divisor: ir.Value) -> _Division:
 
 def _cut(draft: Draft, number: ir.Value, divisor: ir.Value, floored: _Division) -> _Division:
     """Write a quotient that is rounded towards zero: one more of a negative number, if something remains."""
+    # Rounding down is rounding to zero for positive numbers, and without a rest.
     zero = draft.scalar(0, draft.operand(0))
     dtype = draft.dtype(draft.operand(0))
     remains: Sequence[ir.Value] = (

@@ -43,6 +43,7 @@ class _Direction:
         return None if whole is None else self._of(whole)
 
     def _of(self, whole: ir.Value) -> ir.Value:
+        # Weights of both directions lie in one operand, along its first axis.
         number = self.draft.constant(np.array(self.number, np.int64))
         return self.draft.op("Gather", whole, number, axis=0)
 
@@ -65,18 +66,21 @@ class _Direction:
         weights = self.part(1)
         if weights is None:
             raise CannotExpandError("its input 1 is left out")
+        # One product for all steps is a large one that fills the RDU; a product in each step would
+        # be a small one many times.
         product = self.draft.op("MatMul", value, self.draft.op("Transpose", weights, perm=[1, 0]))
         return product if bias is None else self.draft.op("Add", product, bias)
 
     def pieces(self, value: ir.Value, sizes: Sequence[int], axis: int = 1) -> list[ir.Value]:
-        """Return a value in pieces."""
+        """Return pieces of a value, of some sizes along an axis."""
         if len(sizes) == 1:
             return [value]
         parts = self.draft.integers(*sizes)
         return list(self.draft.several("Split", len(sizes), value, parts, axis=axis))
 
     def clipped(self, value: ir.Value) -> ir.Value:
-        """Return what goes into an activation, within the layer's bounds."""
+        """Return a value that an activation reads, within the bounds of the attribute ``clip``."""
+        # ONNX states no default; a bound of 0 would leave nothing, so that it can stand for none.
         bound = self.draft.number("clip", 0.0)
         if not bound:
             return value
@@ -85,7 +89,7 @@ class _Direction:
         return self.draft.op("Clip", value, low, high)
 
     def one_minus(self, value: ir.Value) -> ir.Value:
-        """Return the complement of a gate."""
+        """Return 1 minus a gate, which is what the gate leaves of another value."""
         return self.draft.op("Sub", self.draft.scalar(1, self.draft.operand(0)), value)
 
     def plus_product(self, value: ir.Value, state: ir.Value, weights: ir.Value) -> ir.Value:
@@ -105,6 +109,7 @@ def rnn(draft: Draft) -> list[ir.Value | None]:
 
     def begin(own: _Direction, value: ir.Value) -> tuple[ir.Value, Step]:
         biases = own.biases(1)
+        # Both biases are added to the same sum, so that one addition in front of all steps does.
         bias = None if biases is None else draft.op("Add", *biases)
         weights = own.recurrence()
 
@@ -134,12 +139,15 @@ def gru(draft: Draft) -> list[ir.Value | None]:
         if biases is not None:
             gates_bias, hidden_bias = own.pieces(biases[1], [2 * size, size], axis=0)
             zeros = draft.constant(np.zeros(size, draft.dtype(draft.operand(0)).numpy()))
+            # The bias of the candidate is inside of what the reset gate scales, where the reset
+            # follows the product: it cannot be added in front of the steps.
             same_time = zeros if after else hidden_bias
             bias = draft.op("Add", biases[0], draft.op("Concat", gates_bias, same_time, axis=0))
         gates_weights, weights = own.pieces(own.recurrence(), [2 * size, size])
 
         def step(contribution: ir.Value, states: States) -> States:
             hidden = states[0]
+            # ONNX's order of gates is update, reset, candidate.
             gates, candidate = own.pieces(contribution, [2 * size, size])
             gates = own.clipped(own.plus_product(gates, hidden, gates_weights))
             update, reset = own.pieces(own.activations[0](gates), [size] * 2)
@@ -198,6 +206,8 @@ def _lstm_step(
     """
     draft, size = own.draft, own.size
     gate, inner, outer = own.activations
+    # Without peepholes all three gates share one activation of one piece, instead of three small
+    # ones.
     if holes[0] is None:
         gates, candidate = own.pieces(total, [3 * size, size])
         taken, shown, kept = own.pieces(gate(own.clipped(gates)), [size] * 3)
@@ -209,6 +219,7 @@ def _lstm_step(
         kept = own.one_minus(taken)
     new = draft.op("Mul", taken, inner(own.clipped(candidate)))
     new = draft.op("Add", draft.op("Mul", kept, cell), new)
+    # The output gate sees the new cell, the others the old one, as ONNX defines it.
     if holes[1] is not None:
         shown = gate(own.clipped(_seen(draft, shown, new, holes[1])))
     return draft.op("Mul", shown, outer(new)), new
@@ -226,17 +237,15 @@ Begin = Callable[[_Direction, ir.Value], tuple[ir.Value, Step]]
 def _layer(
     draft: Draft, defaults: tuple[str, ...], begin: Begin, *, states: int
 ) -> list[ir.Value | None]:
-    """Write all directions of a layer.
+    """Write all directions of a layer: 2 states with a cell state, 1 without.
 
-    Args:
-        draft: Where to.
-        defaults: Activations of a direction that states no others.
-        begin: Returns what the input contributes in all steps, and what one step does.
-        states: 2 with a cell state, 1 without.
+    ``begin`` returns what the input contributes in all steps, and what one step does; ``defaults`` are the
+    activations of a direction that states no others.
     """
     batch_first = bool(draft.integer("layout"))
     value = draft.operand(0)
     if batch_first:
+        # Steps come first inside: a Scan reads along the first axis.
         value = draft.op("Transpose", value, perm=[1, 0, 2])
     sizes = draft.shape(draft.operand(0))
     batch = sizes[0] if batch_first else sizes[1]
@@ -247,6 +256,7 @@ def _layer(
     hidden = draft.integer("hidden_size") or draft.size(draft.operand(2), -1)
     refuse_large(hidden, batch * hidden)
     functions = Activations(draft).all(defaults, len(ways))
+    # Made once: both directions end at the same lengths.
     masks = _masks(draft, sizes[1] if batch_first else sizes[0])
     results = []
     for number, backwards in enumerate(ways):
@@ -261,6 +271,7 @@ def _initial(own: _Direction, position: int, batch: int, batch_first: bool) -> i
     """Return the state that a direction begins with."""
     draft = own.draft
     whole = draft.optional(position)
+    # ONNX begins with zeros where no state is given.
     if whole is None:
         dtype = draft.dtype(draft.operand(0)).numpy()
         return draft.constant(np.zeros((batch, own.size), dtype))
@@ -279,7 +290,7 @@ class _Masks:
 
 
 def _masks(draft: Draft, steps: int) -> _Masks | None:
-    """Return the masks of sequences; None where all are of full length."""
+    """Return which steps are part of which sequence; None where all sequences have the full length."""
     lengths = draft.optional(4)
     if lengths is None:
         return None
@@ -301,17 +312,17 @@ def _scanned(
     """Write the steps of one direction.
 
     Args:
-        draft: Where to.
-        contribution: What the input contributes in all steps.
-        step: What one step does.
-        first: The states before the first one.
+        draft: The draft of the layer.
+        contribution: What the input contributes in all steps, of shape (steps, batch, gates * hidden).
+        step: Writes one step.
+        first: The states before the first step.
         masks: Which steps are part of which sequence; None where all are.
         backwards: 1 for a direction that begins with the last element of the sequence.
 
     Returns:
         The hidden states after all steps in the order of the sequence, None where nobody reads them, and the last
-        states. Behind the end of a
-        sequence its state stays, and its results are zeros; of an empty one the state is zero, too.
+        states. Behind the end of a sequence its state stays and its results are zeros; the state of an empty
+        sequence is zero, too.
     """
     zero, is_shown = draft.scalar(0, draft.operand(0)), draft.is_read(0)
 
@@ -327,6 +338,8 @@ def _scanned(
         return [*kept, *(draft.op("Where", read[1], value, zero) for value in shown)]
 
     slices = [contribution] if masks is None else [contribution, masks.inside]
+    # A reversed direction reads its slices, and writes its results, from the last step on: that
+    # needs no Gather.
     way = {"scan_input_directions": [backwards] * len(slices)}
     if is_shown:
         way["scan_output_directions"] = [backwards]

@@ -31,7 +31,7 @@ class Rule:
     """How the results compare with those of the node: ``equal``, or where they are rounded otherwise."""
     draft: Drafting
     values: str = ""
-    """What it is for in words, where that is not operators but values of a type."""
+    """The values that the rule is for, in words; empty for a rule that is for operators."""
 
     def fits(self, node: ir.Node) -> bool:
         """Return whether the rule is for the node's operator."""
@@ -78,6 +78,7 @@ def narrows(*, name: str, values: str, makes: str, needs: str, numbers: str) -> 
     return name
 
 
+# Webs are narrowed by a pass of their own; a rule without operators is never chosen for a node.
 def _undrafted(draft: Draft) -> ir.Value:
     raise CannotExpandError("its rule is for webs, not for nodes")
 
@@ -94,5 +95,6 @@ def rule_for(node: ir.Node, excluded: frozenset[str] = frozenset()) -> Rule | No
         node: Any node.
         excluded: Names of rules that the user does not want.
     """
+    # In the order of names, so that the choice does not depend on which file was imported first.
     fitting = (rule for rule in all_rules() if rule.fits(node) and rule.name not in excluded)
     return next(fitting, None)

@@ -43,15 +43,20 @@ def resize(draft: Draft) -> ir.Value:
     transformation = draft.text("coordinate_transformation_mode", "half_pixel")
     _refuse_ambiguous(axes, transformation, antialias=bool(draft.integer("antialias")))
     mode = draft.text("mode", "nearest")
+    # A matrix has an element for each pair of old and new elements; places have one for each new
+    # element.
     widths = (one.size if mode != "nearest" else 1 for one in axes.values())
     refuse_large(1, *(w * one.resized for w, one in zip(widths, axes.values(), strict=True)))
     where = {axis: positions(one, transformation) for axis, one in axes.items()}
     if mode == "nearest":
         rounding = draft.text("nearest_mode", "round_prefer_floor")
+        # This mode's offset differs in its last bit between runtimes; others compute the same
+        # positions.
         if transformation == "half_pixel_symmetric":
             _refuse_ties(axes, where, rounding)
         value = _pick(draft, {a: nearest(one, where[a], rounding) for a, one in axes.items()})
     elif mode in ("linear", "cubic"):
+        # The matrices are of float32, and a product has operands of one type.
         if draft.dtype(data) != ir.DataType.FLOAT:
             raise CannotExpandError("it mixes elements of another type than float32")
         kernel = Kernel(
@@ -63,6 +68,7 @@ def resize(draft: Draft) -> ir.Value:
         value = _mix(draft, {a: weights(one, where[a], kernel) for a, one in axes.items()})
     else:
         raise CannotExpandError(f"its mode is {mode!r}")
+    # Only this mode has positions that are no part of the operand.
     if transformation == _CROPS:
         value = _extrapolate(draft, value, axes, where)
     return value
@@ -77,6 +83,7 @@ def _axes(draft: Draft) -> dict[int, Axis]:
     shape, result = draft.shape(draft.operand(0)), draft.shape(draft.node.outputs[0])
     chosen = [axis % len(shape) for axis in draft.list_of("axes")] or list(range(len(shape)))
     scales = draft.optional(2)
+    # Where sizes are stated, scales may be an empty tensor instead of being left out.
     if scales is not None and scales.shape is not None and draft.shape(scales) != (0,):
         stated = draft.known(scales, "its scales").numpy().astype(np.float64).tolist()
     else:
@@ -87,6 +94,7 @@ def _axes(draft: Draft) -> dict[int, Axis]:
     for place, axis in enumerate(chosen):
         span = (crop[place], crop[place + len(chosen)]) if crop else (0.0, 1.0)
         one = Axis(shape[axis], result[axis], stated[place], span)
+        # An axis that nothing changes needs no Gather or product.
         if one != Axis(one.size, one.size, 1.0):
             axes[axis] = one
     return axes
@@ -116,6 +124,8 @@ def _refuse_ties(axes: Mapping[int, Axis], where: Mapping[int, Floats], rounding
             lies on the border between two elements.
     """
     for axis, one in axes.items():
+        # Two units in the last place of the largest position of the axis, by which runtimes may
+        # differ.
         step = np.float32(one.size * 2.0**-22)
         sides = [nearest(one, where[axis] + shift, rounding) for shift in (-step, step)]
         if one.resized != one.scale * one.size and (sides[0] != sides[1]).any():
@@ -123,10 +133,12 @@ def _refuse_ties(axes: Mapping[int, Axis], where: Mapping[int, Floats], rounding
 
 
 def _stated_scales(draft: Draft, shape: list[int]) -> list[float]:
-    """Return the scales that sizes stand for."""
+    """Return the scale of each axis that the stated sizes stand for."""
     sizes = draft.known(draft.operand(3), "its sizes").numpy().tolist()
     scales = [size / old for size, old in zip(sizes, shape, strict=True)]
     policy = draft.text("keep_aspect_ratio_policy", "stretch")
+    # One scale for all axes keeps the aspect ratio; which one decides whether the result is within
+    # or around the stated sizes.
     if policy == "not_larger":
         return [min(scales)] * len(scales)
     if policy == "not_smaller":
@@ -138,8 +150,11 @@ def _pick(draft: Draft, places: Mapping[int, Places]) -> ir.Value:
     value = draft.operand(0)
     shape, result = draft.shape(value), draft.shape(draft.node.outputs[0])
     if all(_repeats(taken, shape[axis]) for axis, taken in places.items()):
+        # Each axis is split into itself and an axis of 1, which Expand then repeats: elements are
+        # copied without an index for each.
         split = [size for axis in range(len(shape)) for size in (shape[axis], 1)]
         wide = [s for axis in range(len(shape)) for s in (shape[axis], result[axis] // shape[axis])]
+        # Axes that do not grow need no second one.
         split = [s for at, s in enumerate(split) if wide[at] > 1 or at % 2 == 0]
         wide = [s for at, s in enumerate(wide) if s > 1 or at % 2 == 0]
         value = draft.op("Reshape", value, draft.integers(*split))
@@ -164,6 +179,8 @@ def _mix(draft: Draft, matrices: Mapping[int, Floats]) -> ir.Value:
     # What shrinks the most goes first: later products are smaller.
     for axis in sorted(matrices, key=lambda axis: matrices[axis].shape[0] / shape[axis]):
         matrix = matrices[axis]
+        # The last two axes are those of matrices already; any other one needs what is behind it in
+        # one axis.
         if axis == len(shape) - 1:
             value = draft.op("MatMul", value, draft.constant(np.ascontiguousarray(matrix.T)))
         elif axis == len(shape) - 2:
@@ -189,6 +206,7 @@ def _extrapolate(
         form[axis] = one.resized
         within = within & inside(one, where[axis]).reshape(form)
         refuse_large(within.size)
+    # A crop within the operand needs no Where.
     if within.all():
         return value
     number = draft.scalar(draft.number("extrapolation_value", 0.0), draft.operand(0))

@@ -47,6 +47,7 @@ def slice_backwards(draft: Draft) -> ir.Value:
         places = np.arange(size, dtype=np.int64)[first:last:step]
         refuse_large(len(places))
         value = draft.op("Gather", value, draft.constant(places), axis=axis % rank)
+    # Axes do not depend on each other, so that the backward ones can go first.
     if not forwards:
         return value
     left = [
@@ -72,6 +73,7 @@ def reverse_sequence(draft: Draft) -> ir.Value:
     if lengths.min() < 0 or lengths.max() > shape[time]:
         raise CannotExpandError(f"a length is not from 0 to {shape[time]}")
     places = np.stack([_reversed(shape[time], int(length)) for length in lengths])
+    # Equal lengths reverse a whole axis, which takes a Gather of that axis only.
     if (places == places[0]).all():
         refuse_large(shape[time])
         return draft.op("Gather", data, draft.constant(places[0]), axis=time)
@@ -81,6 +83,7 @@ def reverse_sequence(draft: Draft) -> ir.Value:
 def _reversed(size: int, length: int) -> Places:
     """Return which element each one of a sequence is, whose first ones are in reverse order."""
     places = np.arange(size, dtype=np.int64)
+    # What is behind the length of a sequence stays where it is.
     places[:length] = places[:length][::-1]
     return places
 
@@ -89,6 +92,7 @@ def _along_both(
     places: Places, shape: tuple[int, ...], batch: int, time: int
 ) -> tuple[Places, ...]:
     """Return an index for every axis: that of the element itself, but along the time of its sequence."""
+    # Sparse indices broadcast, instead of an array of the whole shape for every axis.
     own: list[Places] = [*np.indices(shape, dtype=np.int64, sparse=True)]
     own[time] = places[own[batch], own[time]]
     return tuple(own)

@@ -40,11 +40,13 @@ def grid_sample(draft: Draft) -> ir.Value:
     """Write a GridSample."""
     data = draft.operand(0)
     shape, result = draft.shape(data), draft.shape(draft.node.outputs[0])
+    # The operator sets before 20 call the modes bilinear and bicubic.
     mode = draft.text("mode", "linear").removeprefix("bi")
     how = Sampling(mode, draft.text("padding_mode", "zeros"), bool(draft.integer("align_corners")))
     if mode not in NEIGHBOURS:
         raise CannotExpandError(f"its mode is {mode!r}")
     axes = len(shape) - 2
+    # Every axis multiplies the number of neighbours: 64 in a cubic volume.
     if result[0] * math.prod(result[2:]) * NEIGHBOURS[mode] ** axes > MOST:
         raise CannotExpandError(f"it takes more than {MOST:,} elements")
     tensor = constant(draft.operand(1))
@@ -52,6 +54,7 @@ def grid_sample(draft: Draft) -> ir.Value:
         return sample(draft, how)
     grid = tensor.numpy().astype(np.float32)
     places, weights = _neighbours(grid.reshape(len(grid), -1, grid.shape[-1]), shape[2:], how)
+    # One grid for all of a batch takes one list of places, and no transposed data.
     if len(grid) > 1 and (places == places[:1]).all() and (weights == weights[:1]).all():
         places, weights = places[:1], weights[:1]
     return _mixed(draft, data, shape, result, places, weights)
@@ -65,15 +68,15 @@ def _mixed(
     places: Places,
     weights: Floats,
 ) -> ir.Value:
-    """Take elements and mix them.
+    """Take elements of the operand and mix them by weights.
 
     Args:
-        draft: Where to.
+        draft: The draft of the node.
         data: The operand, of shape (batch, channels, sizes).
-        shape: Its shape.
-        result: The shape of the output.
+        shape: Shape of the operand.
+        result: Shape of the output.
         places: Which element is taken, of shape (batch or 1, neighbours, elements of the output).
-        weights: By what it is multiplied, of the same shape.
+        weights: By what each element is multiplied, of the same shape as places.
     """
     batch, channels, size = shape[0], shape[1], math.prod(shape[2:])
     _, neighbours, count = places.shape
@@ -86,6 +89,7 @@ def _mixed(
     data = draft.op("Reshape", data, draft.integers(*rows))
     value = draft.op("Gather", data, draft.constant(places.ravel()), axis=len(rows) - 1)
     form = [channels, batch, neighbours, count] if own else [batch, channels, neighbours, count]
+    # A single neighbour of weight 1 is the result as it is.
     if not (weights == 1).all() or neighbours > 1:
         value = draft.op("Reshape", value, draft.integers(*form))
         factors = weights if own else weights[0]
@@ -115,6 +119,7 @@ def _neighbours(grid: Floats, sizes: Sequence[int], how: Sampling) -> tuple[Plac
         place = np.zeros(grid.shape[:2], np.int64)
         weight = np.ones(grid.shape[:2], np.float32)
         for (taken, share), number, size in zip(per_axis, combination, sizes, strict=True):
+            # Row-major: the axis that comes later moves within what the earlier one has chosen.
             place = place * size + taken[number]
             weight = weight * share[number]
         places.append(place)
@@ -125,11 +130,14 @@ def _neighbours(grid: Floats, sizes: Sequence[int], how: Sampling) -> tuple[Plac
 def _along(where: Floats, size: int, how: Sampling) -> tuple[Places, Floats]:
     """Return the neighbours along one axis, and their weights: (neighbours, batch, places) each."""
     one, two = np.float32(1), np.float32(2)
+    # The same order of operations in float32 as in onnxruntime: a place halfway between two
+    # elements is decided by the last bit.
     if how.align:
         position = (where + one) / two * np.float32(size - 1)
     else:
         position = ((where + one) * np.float32(size) - one) / two
     if how.mode == "nearest":
+        # rint takes the even one of two that are as near, as onnxruntime does.
         position = np.rint(position)
     low, high = how.ends(size)
     is_out = (position < low) | (position > high)
@@ -151,21 +159,25 @@ def _along(where: Floats, size: int, how: Sampling) -> tuple[Places, Floats]:
 
 
 def _within(taken: Floats, share: Floats, size: int, how: Sampling) -> tuple[Places, Floats]:
-    """Return neighbours that there are for those beyond the ends, or a weight of zero."""
+    """Return neighbours within the axis in place of those beyond its ends, or some of weight zero."""
     low, high = how.ends(size)
     if how.padding == "reflection":
         taken = np.where((taken < low) | (taken > high), _reflected(taken, low, high), taken)
+        # Reflected neighbours lie between the ends; a part of a step is cut off, as by a cast to an
+        # integer.
         taken = np.trunc(taken)
     # The first beyond either end stands for all: no integer holds the farthest, and what is no number.
     places = np.where(np.isnan(taken), -1, taken).clip(-1, size).astype(np.int64)
     if how.padding == "zeros":
         share = np.where((places >= 0) & (places < size), share, np.float32(0))
+    # What has no weight still needs a place that there is: Gather refuses others.
     return places.clip(0, size - 1), share
 
 
 def _reflected(position: Floats, low: np.float32, high: np.float32) -> Floats:
     """Return positions between two ends, reflected as often as it takes."""
     span = high - low
+    # An axis of one element has nowhere to reflect to.
     if span == 0:
         return np.full_like(position, low)
     is_below = position < low

@@ -38,4 +38,6 @@ def scan(draft: Draft) -> Sequence[ir.Value | None]:
 )
 def loop(draft: Draft) -> Sequence[ir.Value | None]:
     """Write a Loop as a Scan, or the steps of one that is short or that makes none."""
+    # A short loop costs fewer nodes as its steps, of which more is constant; a long one would
+    # become too large a graph.
     return write_steps(draft) if is_short(draft.node) else write_repetition(draft)

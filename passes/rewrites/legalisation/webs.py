@@ -52,7 +52,7 @@ class Narrowing:
 
 @dataclass(frozen=True)
 class WebEnd:
-    """A place of a value at a node."""
+    """One operand or result of a node, by its position."""
 
     node: ir.Node
     position: int
@@ -60,7 +60,7 @@ class WebEnd:
 
     @property
     def value(self) -> ir.Value:
-        """The value that stands there."""
+        """The value of the operand or result."""
         value = (self.node.outputs if self.is_output else self.node.inputs)[self.position]
         assert value is not None, "places without values are no ends"
         return value
@@ -113,6 +113,7 @@ def groups(node: ir.Node, kinds: Narrowing, version: int) -> Iterator[tuple[WebE
     Yields:
         Places of one type variable each.
     """
+    # A body may use a value in any way, which would have to be narrow, too.
     if node.domain or node.op_type in _KEPT or next(subgraphs(node), None) is not None:
         return
     try:
@@ -120,11 +121,15 @@ def groups(node: ir.Node, kinds: Narrowing, version: int) -> Iterator[tuple[WebE
     except onnx.defs.SchemaError:
         return
     type_name = tensor_text(kinds.narrow.name)
+    # Type variables that the narrow type is allowed for: others keep their values wide, at the same
+    # node.
     variables = {
         constraint.type_param_str
         for constraint in schema.type_constraints
         if type_name in constraint.allowed_type_strs
     }
+    # The result takes its type from the operand unasked, so that a narrow operand would change it
+    # behind a web's back.
     if node.op_type in _LIKE and "dtype" not in node.attributes:
         return
     if not _STATEMENTS.isdisjoint(node.attributes) and node.op_type not in _TYPED:
@@ -135,6 +140,7 @@ def groups(node: ir.Node, kinds: Narrowing, version: int) -> Iterator[tuple[WebE
         (True, node.outputs, schema.outputs),
     ):
         for position, value in enumerate(values):
+            # The last formal operand stands for all further ones of a variadic operator.
             kind = formal[min(position, len(formal) - 1)].type_str
             if value is not None and value.dtype is kinds.wide and kind in variables:
                 together.setdefault(kind, []).append(WebEnd(node, position, is_output))
@@ -158,6 +164,8 @@ def webs(graph: ir.Graph, narrowing: Narrowing) -> tuple[Web, ...]:
         for ends in groups(node, narrowing, version)
         if all(narrowing.fits(end.value) for end in ends)
     ]
+    # Groups and values are the two sides of a graph, whose connected parts are webs. Constants join
+    # none: each web may have a copy in its own type.
     joined: networkx.Graph[object] = networkx.Graph()
     joined.add_nodes_from(range(len(narrow)))
     for number, ends in enumerate(narrow):
@@ -166,6 +174,8 @@ def webs(graph: ir.Graph, narrowing: Narrowing) -> tuple[Web, ...]:
         sorted(item for item in part if isinstance(item, int))
         for part in networkx.connected_components(joined)
     ]
+    # Sorted by the first group, so that the same model always gives the same webs in the same
+    # order.
     return tuple(
         Web(narrowing, tuple(end for number in part for end in narrow[number]))
         for part in sorted(parts)
@@ -189,6 +199,7 @@ def narrow(model: ir.Model, web: Web) -> None:
         web: One of its main graph.
     """
     kinds, computed = web.narrowing, web.computed
+    # Readers are remembered before any operand is replaced, when uses still say who reads what.
     outside = {value: web.outside(value) for value in computed}
     inside = [end for end in web.ends if not end.is_output]
     twins = {value: _entered(model, value, kinds) for value in web.entering}
@@ -222,6 +233,7 @@ def _entered(model: ir.Model, value: ir.Value, kinds: Narrowing) -> ir.Value:
         array = tensor.numpy().astype(kinds.narrow.numpy())
         weight = bool(value.meta.get(WEIGHT))
         name = f"{value.name}_{kinds.narrow.name.lower()}"
+        # A narrow copy of a weight is a weight: training and reports look for the mark.
         return add_initializer(model, name, ir.tensor(array), weight=weight)
     source, nodes = value, []
     if value in kinds.legal:
@@ -231,6 +243,7 @@ def _entered(model: ir.Model, value: ir.Value, kinds: Narrowing) -> ir.Value:
     nodes[-1].outputs[0].shape = value.shape
     producer = value.producer()
     if producer is None:
+        # An input of the graph is there before the first node.
         model.graph.insert_before(model.graph[0], nodes)
     else:
         inherit(nodes, producer)
@@ -239,14 +252,15 @@ def _entered(model: ir.Model, value: ir.Value, kinds: Narrowing) -> ir.Value:
 
 
 def _guard(model: ir.Model, value: ir.Value, legal: Interval) -> list[ir.Node]:
-    """Write what puts a number that is illegal, too, in the place of those that the narrow type lacks.
+    """Write nodes that put one illegal number in the place of all illegal ones, which the narrow type may lack.
 
-    What would have stopped with an error must stop, and not go on with what is left of a number.
+    A model that would have stopped with an error must stop, and not go on with the low bits of a number.
     """
     assert value.dtype is not None
     kind, name = value.dtype.numpy(), value.name
     ends = [
         add_constant(model, f"{name}_{what}", kind.type(number))
+        # One beyond the last legal number is illegal in the narrow type, too.
         for what, number in (("least", legal.low), ("most", legal.high), ("beyond", legal.high + 1))
     ]
     least, most, beyond = ends
@@ -264,13 +278,14 @@ def _guard(model: ir.Model, value: ir.Value, legal: Interval) -> list[ir.Node]:
 def _leave(
     graph: ir.Graph, value: ir.Value, readers: list[tuple[ir.Node, int]], wide: ir.DataType
 ) -> None:
-    """Let readers outside of a web, and the graph's own outputs, have a value in the wide type."""
+    """Write the Cast by which readers outside of a web, and the graph's outputs, have a value in the wide type."""
     node = _cast(value, wide)
     result = node.outputs[0]
     result.shape = value.shape
     for reader, position in readers:
         reader.replace_input_with(position, result)
     if value.is_graph_output():
+        # The interface keeps its names: the wide value behind the Cast is the output now.
         result.name, value.name = value.name, f"{value.name}_narrow"
         for position, output in enumerate(graph.outputs):
             if output is value:

@@ -32,9 +32,11 @@ def elementwise(sharder: Sharder, node: ir.Node) -> None:
     if shape is None or len(node.outputs) != 1 or any(each is None for each in shapes):
         sharder.whole(node, f"{node.op_type} has sizes that are not known")
         return
+    # Case 1. No exchange is needed yet, and the sum may be smaller further on.
     if _stays_partial(sharder, node, operands):
         sharder.results(node, PARTIAL)
         return
+    # Cases 2 and 3.
     target = _target(sharder, shape, operands)
     for place, value in enumerate(node.inputs):
         if value is not None:
@@ -71,6 +73,8 @@ def _stays_partial(sharder: Sharder, node: ir.Node, operands: list[ir.Value]) ->
     # Quotients of integers are rounded, so that those of summands do not add up to that of their sum.
     linear = linear and (node.op_type != "Div" or is_float(node.outputs[0]))
     others = [v for v, is_partial in zip(operands, partial, strict=True) if not is_partial]
+    # A product of two sums is no sum of products, and with a shard each RDU would have a part of its
+    # summand only.
     if not linear or sum(partial) != 1 or any(sharder.sharding(value).axes for value in others):
         return False
     for place, value in enumerate(node.inputs):
@@ -89,6 +93,8 @@ def _target(sharder: Sharder, shape: Shape, operands: list[ir.Value]) -> Shardin
         before = len(shape) - len(sharder.shape(value) or ())
         target = Sharding(tuple(shifted(split, split.axis + before) for split in axes))
         last = target.axes[-1].axis == len(shape) - 1
+        # Case 3. As a residual sum, of which one operand is whole: to cut the other costs no exchange, but
+        # the gather behind would be of as many bytes.
         if last and len(shape) > 1 and any(not sharder.sharding(v).axes for v in computed):
             return WHOLE
         return target
@@ -101,6 +107,7 @@ def per_row(sharder: Sharder, node: ir.Node) -> None:
     assert value is not None
     axes = sharder.sharding(value).axes
     known = all(sharder.shape(each) is not None for each in node.outputs)
+    # Kernels and statistics run over all other axes.
     if [split.axis for split in axes] != [0] or not known:
         sharder.whole(node, f"{node.op_type} needs its operand whole")
         return

@@ -38,10 +38,12 @@ def gather(sharder: Sharder, node: ir.Node) -> None:
         sharder.whole(node, "Gather has sizes that are not known")
         return
     axis = integer_attribute(node, "axis", 0) % len(shape)
+    # Case 3, of indices.
     if sharder.sharding(chosen).axes:
         _by_indices(sharder, node, axis)
         return
     sharder.operand(node, 1, WHOLE)
+    # Cases 1 and 2: a table in which nothing was decided yet.
     if len(shape) == 2 and axis == 0 and sharder.is_open_weight(data):
         _table(sharder, node, data, shape)
     sharding = sharder.sharding(_data(node))
@@ -49,16 +51,19 @@ def gather(sharder: Sharder, node: ir.Node) -> None:
     if sharding.partial:
         sharder.operand(node, 0, WHOLE)
         sharder.results(node, WHOLE)
+    # Case 3, of data; and case 1, whose rows are gathered just behind.
     elif own is None:
         after = [
             s if s.axis < axis else shifted(s, s.axis + len(places) - 1) for s in sharding.axes
         ]
         sharder.operand(node, 0, sharding)
         sharder.results(node, Sharding(tuple(after)))
+        # What follows, as a norm, reads whole rows, and these are few beside the table.
         if len(shape) == 2 and axis == 0 and after and _data(node).producer() is None:
             result = node.outputs[0]
             with sharder.behind(result) as replacement:
                 replacement.append(sharder.need(result, WHOLE))
+    # Case 2.
     elif len(sharding.axes) == 1 and axis == 0 and _is_own_block(own, shape[0]) and places:
         _among_own(sharder, node, own, places)
     else:
@@ -86,6 +91,7 @@ def _table(sharder: Sharder, node: ir.Node, data: ir.Value, shape: Shape) -> Non
     """Decide how a table of embeddings is cut: cases 1 and 2."""
     words, width = shape
     rdus = sharder.rdus
+    # One table for both: a copy that lies otherwise would take as much memory again.
     multiplied = any(_is_factor(reader) for reader, _ in data.uses())
     if multiplied and words % rdus == 0:
         sharder.operand(node, 0, Sharding((even(0, words, rdus, rdus),)))
@@ -123,6 +129,7 @@ def _among_own(sharder: Sharder, node: ir.Node, split: AxisSplit, places: Shape)
     truth = ir.DataType.BOOL
     negative = sharder.add("Less", [own, zero], places, WHOLE, dtype=truth)
     beyond = sharder.add("Less", [own, count], places, WHOLE, dtype=truth)
+    # An index of another RDU's word reads word 0, which each has; its row is replaced by zeros below.
     some = sharder.add("Where", [negative, zero, own], places, WHOLE, dtype=kind)
     some = sharder.add("Where", [beyond, some, zero], places, WHOLE, dtype=kind)
     sharder.operand(node, 0, Sharding((split,)))

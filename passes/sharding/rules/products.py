@@ -60,6 +60,7 @@ def matmul(sharder: Sharder, node: ir.Node) -> None:
         sharder.whole(node, "a product has sizes that are not known")
         return
     rank = len(result)
+    # A vector lacks one of the axes that the rules below speak of.
     if len(a) < 2 or len(b) < 2:
         sharder.whole(node, "a product with a vector is computed whole")
         return
@@ -109,9 +110,12 @@ def _product(
     assert b is not None
     for factor, value in ((left, a), (right, b)):
         sharding = sharder.sharding(value)
+        # What follows looks at one cut axis of each factor; a product of two sums is no sum of products.
         if sharding.partial or len(sharding.axes) > 1:
             node.replace_input_with(factor.place, sharder.need(value, WHOLE))
     if sharder.is_open_weight(b) and not sharder.sharding(_read(node, 0)).axes:
+        # By columns no exchange is needed here, and the layer behind is cut by rows: two layers make one
+        # sum.
         split = columns(sharder, node.outputs[0], len(result) - 1)
         wanted = WHOLE if split is None else Sharding((shifted(split, right.free),))
         sharder.operand(node, 0, WHOLE)
@@ -119,6 +123,7 @@ def _product(
         cut = () if split is None else (shifted(split, len(result) - 1),)
         sharder.results(node, Sharding(cut))
         return
+    # Each attempt in vain gathers one factor, so that the third one finds both whole.
     for _ in range(3):
         done = _matched(sharder, node, left, right)
         if done is not None:
@@ -151,6 +156,7 @@ def _matched(sharder: Sharder, node: ir.Node, left: _Operand, right: _Operand) -
             break
         sharder.operand(node, other.place, wanted)
         return Sharding((shifted(split, axis),))
+    # The one that takes fewer bytes to exchange.
     smaller = min((left, right), key=lambda each: _size(each.shape))
     sharder.operand(node, smaller.place, WHOLE)
     return None
@@ -164,6 +170,7 @@ def _summed(
     value = _read(node, other.place)
     current = sharder.sharding(value)
     fits = current == wanted or (sharder.is_open(value) and not current.axes)
+    # Where several RDUs have the same part, the sum would have it several times.
     if not is_partition(split, factor.shape[factor.summed]) or not fits:
         sharder.operand(node, factor.place, WHOLE)
         return None
@@ -199,6 +206,7 @@ def _add_behind(sharder: Sharder, node: ir.Node) -> None:
     shape = sharder.shape(result) or ()
     node.replace_input_with(2, None)
     with sharder.behind(result) as replacement:
+        # Behind the sum: added by each RDU, it would count once for every one of them.
         added = sharder.need(added, WHOLE)
         beta = node.attributes["beta"].as_float() if "beta" in node.attributes else 1.0
         if beta != 1.0:

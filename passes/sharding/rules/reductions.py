@@ -42,10 +42,12 @@ def reduction(sharder: Sharder, node: ir.Node) -> None:
     keeps = integer_attribute(node, "keepdims", 1)
     # A mean of integers is rounded: those of summands, or of shards, are not summands of it.
     sums = node.op_type == "ReduceSum" or (node.op_type == "ReduceMean" and is_float(value))
+    # Case 2, of what is summands already.
     if sharding.partial and sums:
         sharder.results(node, PARTIAL)
         return
     cut = [split for split in sharding.axes if split.axis in axes]
+    # Case 1.
     if not cut and not sharding.partial:
         kept = [axis for axis in range(len(shape)) if axis not in axes]
         moved = [s if keeps else shifted(s, kept.index(s.axis)) for s in sharding.axes]
@@ -53,13 +55,17 @@ def reduction(sharder: Sharder, node: ir.Node) -> None:
         sharder.operand(node, 1, WHOLE)
         sharder.results(node, Sharding(tuple(moved)))
         return
+    # Case 2, where no place counts twice.
     if len(sharding.axes) == 1 and sums and is_partition(cut[0], shape[cut[0].axis]):
         sharder.operand(node, 0, sharding)
         sharder.operand(node, 1, WHOLE)
         sharder.results(node, PARTIAL)
         if node.op_type == "ReduceMean":
+            # An RDU has divided by the size of its shard.
             _scale(sharder, node, result, length(cut[0]) / shape[cut[0].axis])
         return
+    # Case 3. Of a largest element, for one, there is no exchange: all that RDUs can do together is to sum
+    # and to gather.
     sharder.whole(node, f"{node.op_type} takes all elements of an axis that is cut")
 
 
@@ -98,6 +104,7 @@ def along_axis(sharder: Sharder, node: ir.Node) -> None:
     others = Sharding(tuple(split for split in sharding.axes if split.axis != axis))
     if others != sharding:
         sharder.note(f"{node.op_type} takes all elements of an axis that is cut")
+        # A gather makes a value whole along all of its axes: there is none for one axis of several.
         others = WHOLE
     sharder.operand(node, 0, others)
     for place in range(1, len(node.inputs)):

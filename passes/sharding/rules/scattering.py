@@ -61,6 +61,7 @@ def scatter_nd(sharder: Sharder, node: ir.Node) -> None:
         sharder.operand(node, 2, Sharding((shifted(split, split.axis - chosen + before),)))
         sharder.results(node, Sharding((split,)))
         return
+    # Case 2.
     counts = split.axis < before and rows[split.axis] == shape[split.axis]
     own = _own_places(sharder, places, split, rows) if counts else None
     if own is None:
@@ -108,10 +109,12 @@ def _own_places(
         assert value is not None
         known = sharder.known(value)
         if place == axis:
+            # Only an index that counts all places of the axis can be counted anew by each RDU for its own.
             if known is None or known.shape != whole or (known != wanted[0]).any():
                 return None
             counted = np.broadcast_to(wanted[1], local).astype(np.int64)
             parts.append(sharder.initializer("own_places", np.ascontiguousarray(counted)))
+        # A constant that is the same on all RDUs needs no input with a shard for each.
         elif known is not None and known.shape == whole and _alike(known, split):
             same = np.ascontiguousarray(np.take(known, indices(split, 0), axis=axis))
             parts.append(sharder.initializer("places", same))

@@ -31,6 +31,7 @@ def reshape(sharder: Sharder, node: ir.Node) -> None:
         sharder.whole(node, f"{node.op_type} has sizes that are not known")
         return
     sharding = sharder.sharding(value)
+    # Summands have the whole shape: reshaped, they are summands still.
     found = sharding if sharding.partial else reshaped(sharding, before, after)
     if found is None:
         sharder.whole(node, f"{node.op_type} joins elements of several RDUs")
@@ -39,6 +40,7 @@ def reshape(sharder: Sharder, node: ir.Node) -> None:
     if node.op_type == "Reshape" and found.axes:
         shape = sharder.constant("shape", local_shape(after, found))
         node.replace_input_with(1, shape)
+        # All sizes are stated now, none by a 0.
         node.attributes.pop("allowzero", None)
     sharder.operand(node, 1, WHOLE)
     sharder.results(node, found)
@@ -117,6 +119,7 @@ def concat(sharder: Sharder, node: ir.Node) -> None:
     found = [sharder.sharding(value) for value in operands]
     target = next((each for each in found if each.axes), WHOLE)
     if any(split.axis == axis for split in target.axes):
+        # Each RDU joins what it has: the order of the whole is in the ranges, and nothing is exchanged.
         joined = _joined(axis, found, [(shape or ())[axis] for shape in shapes])
         if joined is None:
             sharder.whole(node, "Concat joins pieces that RDUs have in part and in whole")
@@ -177,6 +180,7 @@ def split_rule(sharder: Sharder, node: ir.Node) -> None:
         axes = sorted((*others, part), key=lambda split: split.axis)
         sizes.append(length(part))
         sharder.result(output, Sharding(tuple(axes)))
+    # ONNX lets a Split state sizes or their number, not both.
     node.attributes.pop("num_outputs", None)
     node.resize_inputs(2)
     node.replace_input_with(1, sharder.constant("sizes", sizes))
@@ -202,9 +206,11 @@ def slice_rule(sharder: Sharder, node: ir.Node) -> None:
         own = sharding.of(axis)
         start, stop, step = slice(starts[place], ends[place], steps[place]).indices(shape[axis])
         if own is None or (start, stop, step) == (0, shape[axis], 1):
+            # An end that means all of the axis is the end of each shard.
             ends[place] = ends[place] if own is None else length(own)
             continue
         part, first = _part(own, start, stop)
+        # With a step, what an RDU takes depends on where its places begin.
         if part is None or step != 1:
             sharder.whole(node, "Slice takes unequal parts of what RDUs have")
             return
@@ -229,10 +235,12 @@ def _part(split: AxisSplit, start: int, stop: int) -> tuple[AxisSplit | None, in
         places = indices(split, rdu)
         inside = (places >= start) & (places < stop)
         mine = inside.nonzero()[0]
+        # A Slice takes one run of places.
         if not len(mine) or mine[-1] - mine[0] + 1 != len(mine):
             return None, 0
         spans.add((int(mine[0]), len(mine)))
         ranges.append(ranges_of(places[inside] - start))
+    # One program runs on all: it takes the same places of what each RDU has.
     if len(spans) > 1:
         return None, 0
     return AxisSplit(split.axis, tuple(ranges)), spans.pop()[0]
@@ -251,6 +259,7 @@ def pad(sharder: Sharder, node: ir.Node) -> None:
     added = {
         axis for place, axis in enumerate(places) if amounts[place] or amounts[place + len(places)]
     }
+    # Only the first and the last RDU would have to add anything.
     if any(split.axis in added for split in sharding.axes):
         sharder.whole(node, "Pad adds to an axis that is cut")
         return

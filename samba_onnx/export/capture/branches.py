@@ -61,6 +61,11 @@ class Values:
         self._lines: dict[str, None] = {}
 
     @property
+    def recorded(self) -> bool:
+        """Whether the module has been run, to record the values that it takes."""
+        return self._recorded
+
+    @property
     def asked(self) -> bool:
         """Whether the module asked for a value while nothing was recorded yet."""
         return bool(self._taken) and not self._recorded
@@ -98,7 +103,7 @@ class Values:
             self._taken += args[0].flatten().tolist() if function is _LIST else [value]
             return value
 
-        with reads, inputs, _Taking(take), _exporting(), samba_calls():
+        with reads, inputs, _Taking(take), exporting(), samba_calls():
             eager(module, args, keywords, gradients=gradients, ending=reads.refuse)
         self._recorded = True
 
@@ -290,7 +295,7 @@ class _Taking(TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def _exporting() -> Iterator[None]:
+def exporting() -> Iterator[None]:
     """Run modules as they are when they are exported: some look at that."""
     flags = torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag
     torch.compiler._is_exporting_flag = torch.compiler._is_compiling_flag = True

@@ -18,6 +18,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import UsageError
+from samba_onnx.export.capture.sliding_caches import (
+    LENGTH,
+    NUMBER,
+    follow_length,
+    length_of,
+    original_class,
+)
 
 __all__ = ["has_cache", "is_cache", "register_caches", "tensors_of"]
 
@@ -133,7 +140,16 @@ def _unflatten(leaves: Iterable[Any], skeleton: _Skeleton) -> Any:
     cache = _bare(skeleton.cache)
     for path, leaf in zip(skeleton.paths, leaves, strict=True):
         _put(cache, path, leaf)
+    _follow_lengths(cache)
     return cache
+
+
+def _follow_lengths(owner: Any) -> None:
+    """Let all sliding windows in a cache go by the lengths that they were given."""
+    for name, value in list(_members(owner)):
+        if _is_inner(value):
+            _follow_lengths(value)
+            _place(owner)[name] = follow_length(value)
 
 
 def _words(path: _Path) -> list[str]:
@@ -157,11 +173,12 @@ def _refuse_unless_plain(cache: Any) -> None:
 
 def _tensors(owner: Any, path: _Path) -> Iterator[tuple[_Path, Any]]:
     """Yield what changes from run to run; attributes with an underscore are settings."""
+    length = length_of(owner)
     for name, value in _members(owner):
         if isinstance(name, str) and name.startswith("_"):
             continue
         if isinstance(value, torch.Tensor):
-            yield (*path, name), value
+            yield (*path, name), length if name == LENGTH and length is not None else value
         elif _is_inner(value):
             yield from _tensors(value, (*path, name))
 
@@ -186,9 +203,12 @@ def _bare(owner: Any) -> Any:
         return [_bare_member(value) for value in owner]
     if isinstance(owner, dict):
         return {name: _bare_member(value) for name, value in owner.items()}
-    twin = object.__new__(type(owner))
+    twin: Any = object.__new__(original_class(owner))
     for name, value in vars(owner).items():
         vars(twin)[name] = value if name.startswith("_") else _bare_member(value)
+    if NUMBER in vars(twin):
+        # The tensor says it: two caches differ in nothing else when one is longer.
+        vars(twin)[NUMBER] = 0
     return twin
 
 

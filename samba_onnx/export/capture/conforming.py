@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import fx
@@ -76,13 +78,42 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            functional: ExportedProgram = program.run_decompositions({})
+            with _content(program.constants) as missing:
+                functional: ExportedProgram = program.run_decompositions({})
+            functional.constants.update(missing)
             return functional
     except RuntimeError as error:
         written = re.match(r"Constant (\S+) is mutated", str(error))
         if written is None:
             raise
         raise written_constant(written[1]) from error
+
+
+@contextlib.contextmanager
+def _content(constants: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give constants without content some zeros within the context, since torch computes with constants.
+
+    They are what torch kept for a gradient that ``forward`` computes; nobody needs their values.
+
+    Args:
+        constants: Constants of a program by name; changed within the context.
+
+    Yields:
+        Those that had no content, as they were.
+    """
+    missing = {
+        name: constant
+        for name, constant in constants.items()
+        if isinstance(constant, FakeTensor) and constant.constant is None
+    }
+    # Made outside of the mode of the fake tensor itself, or they would have no content either.
+    constants.update(
+        {n: torch.zeros(tuple(one.shape), dtype=one.dtype) for n, one in missing.items()}
+    )
+    try:
+        yield missing
+    finally:
+        constants.update(missing)
 
 
 def written_constant(path: str) -> ModelError:

@@ -113,7 +113,7 @@ def raised_at(error: Exception) -> str:
     Args:
         error: It has a traceback.
     """
-    own = [frame for frame in _frames(error) if not _is_library(frame.filename)]
+    own = [frame for frame in _frames(error) if not is_library(frame.filename)]
     return trace_location("".join(traceback.format_list(own)))
 
 
@@ -132,7 +132,7 @@ def user_place() -> str:
 def _called(error: Exception) -> list[str]:
     """Return the files of torch behind the last line of the user's, outermost first."""
     files = [frame.filename.replace("\\", "/") for frame in _frames(error)]
-    start = max((place for place, file in enumerate(files) if not _is_library(file)), default=-1)
+    start = max((place for place, file in enumerate(files) if not is_library(file)), default=-1)
     return [file for file in files[start + 1 :] if "/torch/" in file]
 
 
@@ -140,12 +140,17 @@ def _frames(error: BaseException) -> list[traceback.FrameSummary]:
     """Return the frames of an error; those of its cause where its own do not reach the user's code."""
     frames = list(traceback.extract_tb(error.__traceback__))
     earlier = error.__cause__ or error.__context__
-    if earlier is None or not all(_is_library(frame.filename) for frame in frames):
+    if earlier is None or not all(is_library(frame.filename) for frame in frames):
         return frames
     return _frames(earlier)
 
 
-def _is_library(file: str) -> bool:
+def is_library(file: str) -> bool:
+    """Return whether a file is none of the user's: of torch, or of this product.
+
+    Args:
+        file: Its path.
+    """
     file = file.replace("\\", "/")
     return "/torch/" in file or "/samba_onnx/" in file or file.endswith("/contextlib.py")
 

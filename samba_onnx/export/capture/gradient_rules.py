@@ -126,6 +126,13 @@ class GradientCallRule:
     arguments: tuple[tuple[Any, ...], Mapping[str, Any]]
     """Positional and keyword arguments, with holes in the place of tensors; see ``holes``."""
 
+    @property
+    def creates_graph(self) -> bool:
+        """Whether the gradients are to be differentiated themselves."""
+        args, keywords = self.arguments
+        bound = inspect.signature(torch.autograd.grad).bind(*args, **keywords)
+        return bool(bound.arguments.get("create_graph", False))
+
     def run(self, tensors: Sequence[Tensor], known: Known) -> list[Tensor]:
         """Compute the gradients; see ``GradientRule``."""
         args, keywords = _filled(self.arguments, tensors)

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import torch
 from torch import Tensor, fx, nn
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.nn import functional
@@ -30,7 +31,9 @@ def _is_loss_name(name: str) -> bool:
 
 LOSS_FUNCTIONS: Final = frozenset(
     function
-    for name, function in vars(functional).items()
+    # torch has some of them by the same name, which functional's call, and programs do, too.
+    for namespace in (functional, torch)
+    for name, function in vars(namespace).items()
     if _is_loss_name(name) and not name.startswith("_") and callable(function)
 )
 """The losses among torch's functions, those of a newer torch included."""

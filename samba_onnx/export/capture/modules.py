@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import itertools
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -20,15 +20,14 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind, Tenso
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError, SambaError, UsageError
-from samba_onnx.export.capture.assignments import written_back
+from samba_onnx.export.capture.assignments import AssignedBuffers
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.caches import register_caches
+from samba_onnx.export.capture.carried_state import Watch, keep_state
 from samba_onnx.export.capture.conforming import check_sizes, decomposed, written_constant
 from samba_onnx.export.capture.data_as_value import DataAsValue
 from samba_onnx.export.capture.fake_members import fake, fake_members
-from samba_onnx.export.capture.fixed_sizes import fixed_sizes
 from samba_onnx.export.capture.fusion_marks import apply_marks
-from samba_onnx.export.capture.host_randomness import refused_host_randomness
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
@@ -36,19 +35,13 @@ from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.precision import computing
 from samba_onnx.export.capture.promotion import promoting
 from samba_onnx.export.capture.recording_rules import RuleRecorder
-from samba_onnx.export.capture.refusals import (
-    not_captured,
-    refuse_unless_fitting,
-    refused_calls,
-)
-from samba_onnx.export.capture.running_statistics import followed_statistics
-from samba_onnx.export.capture.samba_calls import OwnTensors, samba_calls
+from samba_onnx.export.capture.refusals import not_captured, refuse_unless_fitting
+from samba_onnx.export.capture.samba_calls import OwnTensors
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
-from samba_onnx.export.capture.torch_reports import without_reports
+from samba_onnx.export.capture.traced_torch import torch_as_it_is_traced
 from samba_onnx.export.capture.unchecked import Unchecked
-from samba_onnx.export.capture.whole_layers import whole_layers
+from samba_onnx.export.capture.users import restore_users
 from samba_onnx.export.decomposition.functionalizing import functionalized
-from samba_onnx.export.decomposition.tracing_logs import without_tracebacks
 from samba_onnx.export.naming import flat_names
 from samba_onnx.functional import device_limits
 from samba_onnx.safety.collecting import collections_deferred
@@ -232,15 +225,45 @@ def export_module(
         GradientError: A rule for gradients cannot be compiled.
     """
     refuse_unless_fitting(module, args, keywords)
-    values = Values()
-    try:
-        return _traced(module, args, keywords, values, rules)
-    except ValuesNeededError:
-        values.record(module, args, keywords, gradients=rules is not None)
-    program = _traced(module, args, keywords, values, rules)
-    values.warn(module)
-    program.graph_module.meta[_SPECIALISED] = True
+    program, assigned = None, AssignedBuffers(module)
+    while program is None:
+        known = len(assigned.known)
+        attempt = _Attempt(Values(), Watch(module), rules, assigned)
+        try:
+            program = _with_values(module, args, keywords, attempt)
+        except SambaError:
+            # State that is carried in attributes may be why, and is the better thing to say.
+            if not keep_state(module, args, keywords, attempt.watch, None):
+                raise
+        if program is not None and keep_state(module, args, keywords, attempt.watch, program):
+            program, assigned = None, AssignedBuffers(module)
+        elif rules is not None and len(assigned.known) > known:
+            program = None  # gradients need what assigned buffers had before
+    if attempt.values.recorded:
+        attempt.values.warn(module)
+        program.graph_module.meta[_SPECIALISED] = True
     return program
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What one attempt to trace a module takes and finds."""
+
+    values: Values
+    watch: Watch
+    rules: RuleRecorder | None
+    assigned: AssignedBuffers
+
+
+def _with_values(
+    module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any], attempt: _Attempt
+) -> ExportedProgram:
+    """Trace a module; where it takes values out of tensors, after a run that records them."""
+    try:
+        return _traced(module, args, keywords, attempt)
+    except ValuesNeededError:
+        attempt.values.record(module, args, keywords, gradients=attempt.rules is not None)
+    return _traced(module, args, keywords, attempt)
 
 
 @collections_deferred()
@@ -248,10 +271,10 @@ def _traced(
     module: nn.Module,
     args: tuple[Any, ...],
     keywords: Mapping[str, Any],
-    values: Values,
-    rules: RuleRecorder | None,
+    attempt: _Attempt,
 ) -> ExportedProgram:
     """Export a module; numbers that it takes out of tensors are those that were recorded."""
+    values, rules = attempt.values, attempt.rules
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     positional, named = pytree.tree_map(lambda leaf: fake(leaf, mode), (args, dict(keywords)))
     constants = KnownValues(values)
@@ -260,17 +283,17 @@ def _traced(
     try:
         with fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
             warnings.simplefilter("ignore")
-            noted = rules.recording(module) if rules else contextlib.nullcontext()
             with (
-                _torch_as_it_is_traced(module, values),
+                torch_as_it_is_traced(module, values, attempt.assigned),
                 with_plain_outputs(module, notes),
                 DataAsValue(),
                 loss_marks(),
-                noted,
+                rules.recording(module) if rules else contextlib.nullcontext(),
                 constants,
                 OwnTensors(),
                 computing(module) as state,
                 promoting(module),
+                attempt.watch,
             ):
                 program = torch.export.export(module, positional, named, strict=False)
     except (SambaError, ValuesNeededError):
@@ -282,29 +305,12 @@ def _traced(
     finally:
         if constants.are_kept:
             forget_traced()
+    restore_users(program)
     restore_identities(program)
     apply_marks(program, module)
     program.graph_module.meta[_NOTES] = tuple(notes)
     program.graph_module.meta[_METADATA] = state.metadata()
     return program
-
-
-@contextlib.contextmanager
-def _torch_as_it_is_traced(module: nn.Module, values: Values) -> Iterator[None]:
-    """Change functions and reports of torch's within the context, as tracing needs them."""
-    with (
-        samba_calls(),
-        without_reports(),
-        values.replayed(),
-        whole_layers(),
-        refused_calls(),
-        fixed_sizes(),
-        refused_host_randomness(module),
-        without_tracebacks(),
-        followed_statistics(),
-        written_back(module),
-    ):
-        yield
 
 
 def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
@@ -329,7 +335,7 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         Placeholder(
             node.name,
             _kind(spec),
-            next(order) if _is_input(spec) else spec.target or "",
+            next(order) if spec.kind is InputKind.USER_INPUT else spec.target or "",
             spec.arg.name,
         )
         for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True)
@@ -367,10 +373,6 @@ def _kind(spec: InputSpec) -> PlaceholderKind:
             f"the module keeps {spec.target or spec.arg.name!r}, which is no tensor, and computes "
             "with it: compute with tensors only"
         ) from None
-
-
-def _is_input(spec: InputSpec) -> bool:
-    return spec.kind is InputKind.USER_INPUT
 
 
 def _results(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.autograd.function import _SingleLevelFunction
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx.experimental.proxy_tensor import (
@@ -49,6 +49,11 @@ class RuleRecorder:
 
     def __init__(self) -> None:
         self.rules: list[GradientRule] = []
+
+    @property
+    def differentiates_gradients(self) -> bool:
+        """Whether ``forward`` computes gradients with ``create_graph``, to be differentiated again."""
+        return any(isinstance(rule, GradientCallRule) and rule.creates_graph for rule in self.rules)
 
     @contextlib.contextmanager
     def recording(self, module: nn.Module) -> Iterator[None]:
@@ -135,6 +140,32 @@ class RuleRecorder:
         self.rules.append(rule)
         track_tensor_tree(list(results), proxy, constant=None, tracer=tracer)
 
+    def require(self, tensors: Sequence[Tensor]) -> None:
+        """Note that tensors of ``forward``'s own require gradients, right behind what makes them.
+
+        Nothing is seen of it when they are made: ``torch.zeros(..., requires_grad=True)``, ``Variable`` and
+        ``nn.Parameter`` leave operators behind that make plain tensors.
+
+        Args:
+            tensors: What gradients are asked for; those that operators computed of others, and those
+                that the graph is given, are left as they are.
+        """
+        mode = get_proxy_mode()
+        if mode is None:
+            return
+        tracer: Any = mode.tracer
+        for tensor in tensors:
+            node = getattr(tracer.unwrap_proxy(tensor), "node", None)
+            if node is None or node.op != "call_function" or not tensor.is_leaf:
+                continue
+            if tensor.requires_grad and not any(map(self._requires, node.users)):
+                with tracer.graph.inserting_after(node):
+                    self.note(RequiringRule(True), [tensor], [])
+
+    def _requires(self, node: fx.Node) -> bool:
+        """Return whether a node is that of a rule by which what it reads requires gradients."""
+        return node.target is RULE and isinstance(self.rules[node.args[0]], RequiringRule)  # type: ignore[index]
+
     def _module_hook(self, module: nn.Module, hooks: Any, before: Any) -> BackwardHook:
         call = ModuleCall(module, list(map(checked_hook, hooks)), list(map(checked_hook, before)))
         return _NotedModuleHook(self, call)
@@ -197,6 +228,7 @@ class _TensorHooks(TorchFunctionMode):
                 "to be differentiated as a loss, or compute with torch.autograd.grad"
             )
         if func is torch.autograd.grad:
+            self._recorder.require(tensors_of(args[1:2] or (kwargs or {}).get("inputs")))
             with disable_proxy_modes_tracing(), torch._C.DisableTorchFunction():
                 result = func(*args, **(kwargs or {}))
             rule = GradientCallRule(holes((args, kwargs or {})))

@@ -32,8 +32,10 @@ _CALLS: Final = (
         (
             eager_transforms,
             name,
-            "gradients cannot be computed inside forward: return what is to be differentiated as a "
-            "loss, or write its derivative with operators",
+            "gradients cannot be computed inside forward by torch.func: where the model is trained, "
+            "compute them with torch.autograd.grad(output.sum(), input, create_graph=True) of a whole "
+            "batch; otherwise return what is to be differentiated as a loss, or write its derivative "
+            "with operators",
         )
         for name in ("grad_increment_nesting", "jvp_increment_nesting")
     ),

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from samba_onnx.errors import ModelError
 from samba_onnx.export.capture.surroundings import Surroundings
-from samba_onnx.tensor import SambaTensor, native
-from samba_onnx.tensor.native import natively
+from samba_onnx.tensor import native
+from samba_onnx.tensor.carried import carrying, collect
 
 __all__ = ["members_replaced", "restored"]
 
@@ -69,9 +70,13 @@ def members_replaced(module: nn.Module, counterpart: Callable[[Tensor], Tensor])
         module: The module; afterwards it has all back, as ``restored`` says.
         counterpart: Returns what is to be in the place of a parameter or buffer; called once for
             each. A parameter's must be one.
+
+    Raises:
+        UsageError: A tensor that the module carries is gone from its attribute.
     """
     twins: dict[int, Tensor] = {}
-    with restored(module):
+    collect(module)
+    with restored(module), carrying(module, ModelError):
         for inner in list(module.modules()):
             for members in (inner._parameters, inner._buffers):
                 for key, tensor in list(members.items()):
@@ -96,8 +101,6 @@ class _State:
     attributes: dict[str, Any]
     items: tuple[tuple[Any, Any], ...]
     """Containers among the attributes, each with a copy of its items."""
-    contents: tuple[tuple[Tensor, Tensor], ...]
-    """Tensors that are plain attributes, each with a copy of its values."""
 
     @classmethod
     def of(cls, module: nn.Module) -> _State:
@@ -108,10 +111,7 @@ class _State:
         """
         attributes = dict(vars(module))
         items = tuple((v, v.copy()) for v in attributes.values() if type(v) in _CONTAINERS)
-        plain = [v for v in attributes.values() if isinstance(v, Tensor) and _has_values(v)]
-        with natively(), torch.no_grad():
-            contents = tuple((tensor, tensor.detach().clone()) for tensor in plain)
-        return cls(module, attributes, items, contents)
+        return cls(module, attributes, items)
 
     def restore(self) -> None:
         """Give the module back what it had."""
@@ -127,10 +127,6 @@ class _State:
             elif _differ(container, items):
                 container.clear()
                 container.update(items)
-        with natively(), torch.no_grad():
-            for tensor, values in self.contents:
-                if not torch.equal(tensor, values):
-                    tensor.detach().copy_(values)
 
 
 def _differ(container: Any, items: Any) -> bool:
@@ -139,9 +135,3 @@ def _differ(container: Any, items: Any) -> bool:
     if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
         return True
     return isinstance(container, dict) and any(container[key] is not items[key] for key in before)
-
-
-def _has_values(tensor: Tensor) -> bool:
-    if isinstance(tensor, SambaTensor) and not tensor.has_data:
-        return False
-    return tensor.layout == torch.strided and not tensor.is_meta

@@ -15,11 +15,23 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, Protocol
 
+import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
-__all__ = ["KEEPERS", "Keeper", "Surroundings", "forget_tensors", "forget_traced"]
+from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.native import natively
+
+__all__ = [
+    "KEEPERS",
+    "Keeper",
+    "Surroundings",
+    "forget_tensors",
+    "forget_traced",
+    "is_own_object",
+    "owners",
+]
 
 _CONTAINERS: Final = (
     *(dict, list, set, collections.OrderedDict, collections.defaultdict, collections.deque),
@@ -59,7 +71,7 @@ class Surroundings:
             held.note(vars(inner).values())
         self._held = held
         self._named = _Notes(containers_only=True)
-        self._owners = [(owner, dict(vars(owner))) for owner in _owners(module)]
+        self._owners = [(owner, dict(vars(owner))) for owner in owners(module)]
         for _, names in self._owners:
             self._named.note(names.values())
         self._undo = [keeper.keep() for keeper in tuple(KEEPERS)]
@@ -86,6 +98,7 @@ class _Notes:
     def __init__(self, *, containers_only: bool = False) -> None:
         self._containers_only = containers_only
         self._copies: dict[int, tuple[Any, Any]] = {}
+        self._contents: dict[int, tuple[Tensor, Tensor]] = {}
 
     def note(self, values: Iterable[Any]) -> None:
         """Note values, and all that can be reached from them."""
@@ -94,15 +107,23 @@ class _Notes:
             value = pending.pop()
             if type(value) is tuple:
                 pending += value
+            elif isinstance(value, Tensor) and not self._containers_only:
+                self._copy_content(value)
             elif type(value) in _CONTAINERS:
                 if id(value) not in self._copies:
                     self._copies[id(value)] = value, value.copy()
                     pending += value.values() if isinstance(value, dict) else value
-            elif not self._containers_only and _is_own_object(value):
+            elif not self._containers_only and is_own_object(value):
                 attributes = vars(value)
                 if id(attributes) not in self._copies:
                     self._copies[id(attributes)] = attributes, dict(attributes)
                     pending += attributes.values()
+
+    def _copy_content(self, tensor: Tensor) -> None:
+        """Note the values of a tensor that is no member of a module: tracing writes into it for real."""
+        if id(tensor) not in self._contents and _has_values(tensor):
+            with natively(), torch.no_grad():
+                self._contents[id(tensor)] = tensor, tensor.detach().clone()
 
     def restore(self, *, only_traced: bool = False) -> None:
         """Give containers their items back.
@@ -118,6 +139,18 @@ class _Notes:
             elif _differ(container, items):
                 container.clear()
                 (container.extend if hasattr(container, "extend") else container.update)(items)
+        with natively(), torch.no_grad():
+            for tensor, values in self._contents.values():
+                if not torch.equal(tensor, values):
+                    tensor.detach().copy_(values)
+
+
+def _has_values(tensor: Tensor) -> bool:
+    if isinstance(tensor, nn.Parameter) or (
+        isinstance(tensor, SambaTensor) and not tensor.has_data
+    ):
+        return False
+    return tensor.layout == torch.strided and not tensor.is_meta
 
 
 def _differ(container: Any, items: Any) -> bool:
@@ -153,8 +186,12 @@ def _is_traced(value: Any) -> bool:
     return type(value) in (tuple, list) and any(map(_is_traced, value))
 
 
-def _is_own_object(value: Any) -> bool:
-    """Return whether a value is an object of a class that the user, or a library of models, wrote."""
+def is_own_object(value: Any) -> bool:
+    """Return whether a value is an object of a class that the user, or a library of models, wrote.
+
+    Args:
+        value: Anything.
+    """
     kinds = (type, ModuleType, FunctionType, MethodType, nn.Module, Tensor)
     if isinstance(value, kinds) or not isinstance(getattr(value, "__dict__", None), dict):
         return False
@@ -165,8 +202,12 @@ def _is_own(kind: type) -> bool:
     return kind.__module__.partition(".")[0] not in _FOREIGN
 
 
-def _owners(module: nn.Module) -> list[Any]:
-    """Return the classes that modules are of, and the Python modules that these are written in."""
+def owners(module: nn.Module) -> list[Any]:
+    """Return the classes that modules are of, and the Python modules that these are written in.
+
+    Args:
+        module: With all modules in it; classes of torch itself are left out.
+    """
     classes = [kind for inner in module.modules() for kind in type(inner).__mro__ if _is_own(kind)]
     files = [sys.modules[kind.__module__] for kind in classes if kind.__module__ in sys.modules]
     return list(dict.fromkeys([*classes, *files]))
@@ -185,7 +226,7 @@ def forget_tensors(module: nn.Module) -> None:
     Args:
         module: Functions that its classes and their files name are looked at.
     """
-    for owner in _owners(module):
+    for owner in owners(module):
         for cache in [one for one in vars(owner).values() if type(one) is _CACHE]:
             _clear(cache, lambda value: isinstance(value, Tensor))
 

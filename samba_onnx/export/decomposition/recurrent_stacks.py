@@ -9,6 +9,12 @@ import torch
 from torch import Tensor
 
 from samba_onnx.export.decomposition.recurrence import gru_layer, last_state, lstm_layer, rnn_layer
+from samba_onnx.export.decomposition.recurrent_steps import (
+    by_steps,
+    gru_by_steps,
+    lstm_by_steps,
+    rnn_by_steps,
+)
 
 __all__ = ["gru", "lstm", "rnn"]
 
@@ -38,7 +44,8 @@ def lstm(
         data: Tensor, states: list[Tensor], weights: Sequence[Any], reverse: bool
     ) -> tuple[Tensor, list[Tensor]]:
         w_ih, w_hh, b_ih, b_hh = weights
-        hiddens, cell = lstm_layer(data, states[0], states[1], w_ih, w_hh, b_ih, b_hh, reverse)
+        run = lstm_by_steps if by_steps() else lstm_layer
+        hiddens, cell = run(data, states[0], states[1], w_ih, w_hh, b_ih, b_hh, reverse)
         return hiddens, [last_state(hiddens, reverse), cell]
 
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
@@ -67,7 +74,8 @@ def gru(
         data: Tensor, states: list[Tensor], weights: Sequence[Any], reverse: bool
     ) -> tuple[Tensor, list[Tensor]]:
         w_ih, w_hh, b_ih, b_hh = weights
-        hiddens = gru_layer(data, states[0], w_ih, w_hh, b_ih, b_hh, reverse)
+        run = gru_by_steps if by_steps() else gru_layer
+        hiddens = run(data, states[0], w_ih, w_hh, b_ih, b_hh, reverse)
         return hiddens, [last_state(hiddens, reverse)]
 
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
@@ -97,7 +105,8 @@ def rnn(
         data: Tensor, states: list[Tensor], weights: Sequence[Any], reverse: bool
     ) -> tuple[Tensor, list[Tensor]]:
         w_ih, w_hh, b_ih, b_hh = weights
-        hiddens = rnn_layer(data, states[0], w_ih, w_hh, b_ih, b_hh, activation, reverse)
+        run = rnn_by_steps if by_steps() else rnn_layer
+        hiddens = run(data, states[0], w_ih, w_hh, b_ih, b_hh, activation, reverse)
         return hiddens, [last_state(hiddens, reverse)]
 
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)

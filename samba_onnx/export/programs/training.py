@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import onnx_ir as ir
 from torch import Tensor, fx, nn
@@ -21,6 +22,7 @@ from samba_onnx.export.capture.modules import (
 from samba_onnx.export.capture.modules import input_names as flat_names
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.decomposition.dropout import Site, sites
+from samba_onnx.export.decomposition.recurrent_steps import has_whole_layers, layers_by_steps
 from samba_onnx.export.differentiation.joint import (
     Joint,
     JointRequest,
@@ -97,7 +99,7 @@ def export_training(
     """
     args, keywords = arguments(inputs)
     flat, recorder = renamed(flat_names(module, args, keywords), input_names), RuleRecorder()
-    exported = export_module(module, args, keywords, recorder)
+    exported = _exported(module, args, keywords, recorder)
     check_sizes(exported.graph_module)
     names = _names(module, exported, flat, root_name(module, prefix))
     leaves, dropouts = _leaves(exported, names, input_gradients), _dropouts(exported, names)
@@ -109,6 +111,17 @@ def export_training(
     whole = export_module(module, args, keywords) if recorder.rules else exported
     program = write_program(name, request, joint, names)
     return _described(program, whole, names, flat, losses, joint)
+
+
+def _exported(
+    module: nn.Module, args: tuple[Any, ...], keywords: Mapping[str, Any], recorder: RuleRecorder
+) -> ExportedProgram:
+    """Export a module, with its recurrent layers step by step where gradients are differentiated again."""
+    exported = export_module(module, args, keywords, recorder)
+    if recorder.differentiates_gradients and has_whole_layers(exported.graph_module):
+        with layers_by_steps():
+            return export_module(module, args, keywords, recorder)
+    return exported
 
 
 def _rules(

@@ -37,11 +37,15 @@ def attention(
 ) -> Tensor | tuple[Tensor | None, ...]:
     """Scaled dot-product attention with grouped queries, masks, a cache and a limit on scores."""
     heads = _heads(node, query, key, value)
+    # Keys of the cache lie before the new ones, so that a query's own place is behind them.
     past = 0 if past_key is None else past_key.shape[2]
     if past_key is not None and past_value is not None:
+        # The cache is joined before masks are made, since these cover all keys.
         key, value = torch.cat([past_key, heads.key], 2), torch.cat([past_value, heads.value], 2)
         heads = _Heads(heads.query, key, value, heads.flat)
     bias = _bias(node, heads, mask, past, lengths)
+    # torch's own operator is one node of a traced graph, but it neither returns scores nor caps
+    # them.
     if _is_plain(node):
         result = _fused(node, heads, bias)
         return _joined(heads, result), heads.key, heads.value
@@ -72,7 +76,9 @@ def _bias(
     steps, total = heads.query.shape[2], heads.key.shape[2]
     bias: Tensor | None = None
     if mask is not None:
+        # A truth value that is set means "may look"; anything else is added to the scores as it is.
         bias = mask if mask.dtype != torch.bool else _closed(~mask, heads.query.dtype)
+        # ONNX lets a mask be shorter than the keys, and closes what it does not mention.
         if bias.shape[-1] < total:
             bias = F.pad(bias, [0, total - bias.shape[-1]], value=-torch.inf)
     closed = _out_of_sight(node, steps, total, past, lengths)
@@ -89,6 +95,8 @@ def _out_of_sight(
     keys = torch.arange(total)
     own = torch.arange(steps).unsqueeze(1) + past
     if lengths is not None:
+        # With lengths, the queries are the last ones of each sequence of the batch; the places of
+        # the same query differ from element to element.
         own = own + (lengths - steps).reshape(-1, 1, 1, 1)
     left, right = node.integer("left_window_size", -1), node.integer("right_window_size", -1)
     closed: list[Tensor] = []
@@ -99,6 +107,7 @@ def _out_of_sight(
     if right >= 0:
         closed.append(keys > own + right)
     if lengths is not None:
+        # What lies behind a sequence's end is left over from padding.
         closed.append(keys >= lengths.reshape(-1, 1, 1, 1))
     return functools.reduce(torch.logical_or, closed) if closed else None
 
@@ -123,7 +132,9 @@ def _fused(node: Node, heads: _Heads, bias: Tensor | None) -> Tensor:
         heads.key,
         heads.value,
         bias,
+        # torch takes 1/sqrt(features) for None, as ONNX does where the attribute is left out.
         scale=None if scale is None else float(scale),
+        # torch refuses unequal counts of heads unless it is told that they are meant.
         enable_gqa=heads.query.shape[1] != heads.key.shape[1],
     )
 
@@ -131,6 +142,7 @@ def _fused(node: Node, heads: _Heads, bias: Tensor | None) -> Tensor:
 def _explicit(node: Node, heads: _Heads, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """Compute step by step; return the scores too, in the state that the attribute names."""
     groups = heads.query.shape[1] // heads.key.shape[1]
+    # Queries that share a key are neighbours: repeat_interleave, not repeat.
     key, value = (item.repeat_interleave(groups, 1) for item in (heads.key, heads.value))
     scale = node.number("scale", heads.query.shape[-1] ** -0.5)
     scores = torch.matmul(heads.query, key.transpose(2, 3)) * scale
@@ -140,6 +152,7 @@ def _explicit(node: Node, heads: _Heads, bias: Tensor | None) -> tuple[Tensor, T
     precision = node.integer("softmax_precision")
     wide = masked.to(torch_dtype(precision)) if precision else masked
     probabilities = _softmax(wide, bias).to(scores.dtype)
+    # The order is that of the attribute `qk_matmul_output_mode`, 0 to 3.
     states = (scores, capped, masked, probabilities)
     return torch.matmul(probabilities, value), states[node.integer("qk_matmul_output_mode")]
 
@@ -148,6 +161,8 @@ def _softmax(scores: Tensor, bias: Tensor | None) -> Tensor:
     """Return probabilities; zeros where a query may look at nothing."""
     if bias is None:
         return F.softmax(scores, -1)
+    # A row of nothing but minus infinities would be NaN, forward and in its gradient. `where` on
+    # the result alone would leave the gradient NaN, so the scores are replaced before.
     blind = torch.isneginf(bias.amax(-1, keepdim=True))
     seeing = torch.where(blind, torch.zeros_like(scores), scores)
     probabilities = F.softmax(seeing, -1)
@@ -164,6 +179,7 @@ def rotary_embedding(
     if positions is not None:
         cosines, sines = F.embedding(positions, cosines), F.embedding(positions, sines)
     cosines, sines = cosines.unsqueeze(1), sines.unsqueeze(1)
+    # 0 stands for all features, and is the default of the attribute.
     width = node.integer("rotary_embedding_dim") or heads.shape[-1]
     turned, rest = heads[..., :width], heads[..., width:]
     if node.integer("interleaved"):
@@ -173,6 +189,7 @@ def rotary_embedding(
     real = left * cosines - right * sines
     imaginary = left * sines + right * cosines
     if node.integer("interleaved"):
+        # Interleaved pairs are neighbours again, others lie half the width apart.
         result = torch.stack([real, imaginary], -1).flatten(-2)
     else:
         result = torch.cat([real, imaginary], -1)

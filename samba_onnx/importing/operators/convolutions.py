@@ -18,6 +18,8 @@ def conv(node: Node, value: Tensor, weight: Tensor, bias: Tensor | None = None) 
     """Convolve, in groups, with strides, dilations and any padding."""
     place = windows(node, value, weight.shape[2:])
     padding = place.before
+    # torch's convolutions take one number per axis, for both sides. Different ends are padded by an
+    # operator of its own.
     if not place.symmetric:
         value, padding = F.pad(value, place.padding()), [0] * len(padding)
     function = _FORWARD[len(padding)]
@@ -33,12 +35,16 @@ def conv_transpose(node: Node, value: Tensor, weight: Tensor, bias: Tensor | Non
     rank, group = len(place.kernel), node.integer("group", 1)
     added, before, after = _transposed_padding(node, value, place)
     function = _TRANSPOSED[rank]
+    # torch refuses an `output_padding` that is not below stride or dilation, and ONNX allows it.
     plain = before == after and all(
         extra < max(stride, dilation)
         for extra, stride, dilation in zip(added, place.strides, place.dilations, strict=True)
     )
+    # Negative pads ask for a larger result, which torch has no argument for.
     if plain and min(before) >= 0:
         return function(value, weight, bias, place.strides, before, added, group, place.dilations)
+    # Else the whole spread is computed and cut or filled. The bias waits until then, for it belongs
+    # to the filled places too.
     full = function(value, weight, None, place.strides, 0, 0, group, place.dilations)
     changes: list[int] = []
     for axis in reversed(range(rank)):
@@ -60,10 +66,13 @@ def _transposed_padding(
     before, after = [], []
     for axis in range(rank):
         size, stride = value.shape[2 + axis], place.strides[axis]
+        # Elements that one window spans, gaps of a dilation included.
         reach = (place.kernel[axis] - 1) * place.dilations[axis] + 1
         target = sizes[axis] if sizes else size * stride
         cut = stride * (size - 1) + added[axis] + reach - target
         small, large = cut // 2, cut - cut // 2
+        # The specification gives the odd element to the end for SAME_UPPER, and to the beginning
+        # else.
         before.append(large if automatic == "SAME_LOWER" or automatic == "NOTSET" else small)
         after.append(small if automatic == "SAME_LOWER" or automatic == "NOTSET" else large)
     return added, before, after
@@ -78,10 +87,12 @@ def conv_integer(
     weight_zero: Tensor | None = None,
 ) -> Tensor:
     """Convolve small integers in 32 bits."""
+    # Sums of products of 8-bit integers stay far below 2^53, so that float64 computes them exactly.
     wide, kernel = value.to(torch.float64), weight.to(torch.float64)
     if value_zero is not None:
         wide = wide - value_zero
     if weight_zero is not None:
+        # The zero point of a weight is one number or one per filter, which is its first axis.
         kernel = kernel - weight_zero.reshape(-1, *[1] * (weight.dim() - 1))
     return conv(node, wide, kernel).to(torch.int32)
 
@@ -102,6 +113,7 @@ def deformable_conv(
     samples = _deformed(value, place, offset, mask, node.integer("offset_group", 1))
     group = node.integer("group", 1)
     batch, channels, taps, rows, columns = samples.shape
+    # With the samples known, what remains is a product of matrices: no convolution is left.
     parts = samples.reshape(batch, group, channels // group * taps, rows * columns)
     filters = weight.reshape(group, weight.shape[0] // group, -1)
     result = torch.matmul(filters, parts).reshape(batch, -1, rows, columns)
@@ -123,9 +135,12 @@ def _deformed(
     first_column = torch.arange(columns).reshape(1, 1, -1) * place.strides[1] - place.before[1]
     y = (down + first_row) + moved[:, :, :, 0]
     x = (right + first_column) + moved[:, :, :, 1]
+    # grid_sample counts from -1 to 1 between the outer edges of the first and last element, which
+    # is what (2 x + 1) / n - 1 undoes.
     grid = torch.stack([(2 * x + 1) / width - 1, (2 * y + 1) / height - 1], -1)
     grid = grid.reshape(batch * groups, taps * rows, columns, 2)
     parts = value.reshape(batch * groups, channels // groups, height, width)
+    # Zeros outside, as ONNX defines; `align_corners` must fit the formula above.
     seen = F.grid_sample(parts, grid, "bilinear", "zeros", align_corners=False)
     seen = seen.reshape(batch, groups, channels // groups, taps, rows, columns)
     if mask is not None:

@@ -69,6 +69,7 @@ def direct(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return compute
 
 
+# No decorator, since there is no function of ours to decorate.
 for _name, _function in _DIRECT.items():
     enter(_name, direct(_function))
 
@@ -85,6 +86,7 @@ def div(node: Node, left: Tensor, right: Tensor) -> Tensor:
     """Divide; integers towards zero."""
     del node
     floating = left.is_floating_point()
+    # Without a mode torch would give floats for integers; ONNX follows C.
     return torch.div(left, right, rounding_mode=None if floating else "trunc")
 
 
@@ -98,6 +100,7 @@ def mod(node: Node, left: Tensor, right: Tensor) -> Tensor:
 def power(node: Node, base: Tensor, exponent: Tensor) -> Tensor:
     """Return a power in the type of its base."""
     del node
+    # torch would promote: an integer base with a float exponent gives floats, ONNX the base's type.
     return torch.pow(base, exponent).to(base.dtype)
 
 
@@ -136,9 +139,11 @@ def clip(
     del node
     if low is None and high is None:
         return value
+    # torch.clamp takes two tensors or two numbers, not one of each.
     if isinstance(low, Tensor) or isinstance(high, Tensor):
         low, high = (tensor_of(end) if isinstance(end, np.ndarray) else end for end in (low, high))
         return torch.clamp(value, low, high)
+    # Numbers instead of tensors: the traced graph has one node, and no constants, for each clamp.
     ends = [None if end is None else end.item() for end in (low, high)]
     return torch.clamp(value, *ends)
 
@@ -146,6 +151,7 @@ def clip(
 @computes("IsInf")
 def is_infinite(node: Node, value: Tensor) -> Tensor:
     """Find infinities of the signs that are asked for."""
+    # torch.isinf knows no signs.
     infinite = torch.zeros_like(value, dtype=torch.bool)
     if node.integer("detect_positive", 1):
         infinite = infinite | torch.isposinf(value)

@@ -19,18 +19,24 @@ def gather(node: Node, value: Tensor, places: Tensor | Array) -> Tensor:
     axis = node.integer("axis") % value.dim()
     if isinstance(places, np.ndarray):
         if places.ndim == 0:
+            # select keeps a view, where index_select would copy; and a scalar place drops the axis.
             return value.select(axis, int(places))
+        # Known places are brought to range here, so that no operator for it is traced.
         places = tensor_of(places % value.shape[axis])
     else:
         places = _from_start(places, value.shape[axis])
+    # Rows of a matrix are what embeddings read, and torch differentiates F.embedding by one
+    # operator.
     if axis == 0 and value.dim() == 2 and value.is_floating_point():
         return F.embedding(places, value)
+    # index_select takes one axis of places; several are unrolled and given their shape back.
     chosen = value.index_select(axis, places.reshape(-1))
     return chosen.reshape(*value.shape[:axis], *places.shape, *value.shape[axis + 1 :])
 
 
 def _from_start(places: Tensor, length: int) -> Tensor:
     """Return places as torch wants them: 64 bits, none negative."""
+    # ONNX counts negative places from the end, which torch's gather and scatter refuse.
     places = places.long()
     return torch.where(places < 0, places + length, places)
 
@@ -51,6 +57,7 @@ def gather_nd(node: Node, value: Tensor, places: Tensor) -> Tensor:
         count = value.shape[axis]
         sizes = [1] * coordinates[0].dim()
         sizes[axis] = count
+        # Batch axes are no part of the coordinates: each is counted through by a range of its own.
         coordinates.insert(axis, torch.arange(count).reshape(sizes))
     return value[tuple(coordinates)]
 
@@ -73,7 +80,10 @@ def scatter_nd(node: Node, value: Tensor, places: Tensor, updates: Tensor) -> Te
     reduction = node.text("reduction", "none")
     coordinates = places.long().unbind(-1)
     if reduction in ("none", "add"):
+        # Indexing with tensors counts negative places from the end by itself.
         return value.index_put(coordinates, updates, accumulate=reduction == "add")
+    # index_put knows no other reduction. Coordinates are turned into row numbers of a flat value,
+    # in which scatter_reduce goes along one axis.
     depth = len(coordinates)
     rows = coordinates[0].new_zeros(coordinates[0].shape)
     for coordinate, length in zip(coordinates, value.shape, strict=False):
@@ -93,6 +103,7 @@ def one_hot(node: Node, places: Tensor, depth: Array, values: Tensor) -> Tensor:
     axis += places.dim() + 1 if axis < 0 else 0
     sizes = [1] * (places.dim() + 1)
     sizes[axis] = count
+    # ONNX counts negative places from the end; those out of range match no position.
     positions = _from_start(places, count).unsqueeze(axis)
     return torch.where(positions == torch.arange(count).reshape(sizes), values[1], values[0])
 
@@ -110,4 +121,5 @@ def tensor_scatter(
         places = places % cache.shape[axis]
     sizes = [1] * cache.dim()
     sizes[0], sizes[axis] = places.shape
+    # All steps at once: writing step by step would put as many nodes into the graph.
     return cache.scatter(axis, places.reshape(sizes).expand(update.shape), update)

@@ -21,6 +21,7 @@ def _likelihood(node: Node, scores: Tensor, label: Tensor, weight: Tensor | None
     """
     return F.nll_loss(
         scores,
+        # ONNX allows int32 labels, torch does not.
         label.long(),
         weight,
         ignore_index=node.integer("ignore_index", _NO_CLASS),
@@ -41,6 +42,7 @@ def softmax_cross_entropy(
     node: Node, scores: Tensor, label: Tensor, weight: Tensor | None = None
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Cross entropy of scores, and the logarithms of their probabilities where they are read."""
+    # One operator where nobody reads the logarithms.
     if not node.wants(1):
         return F.cross_entropy(
             scores,

@@ -21,12 +21,15 @@ def gemm(node: Node, left: Tensor, right: Tensor, added: Tensor | None = None) -
     left = left.t() if node.integer("transA") else left
     right = right.t() if node.integer("transB") else right
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
+    # Factors are floats in ONNX, and a product of integers has to keep its type.
     if not left.is_floating_point():
         product = torch.matmul(left, right) * int(alpha)
         return product if added is None else product + added * int(beta)
+    # One operator instead of a product, two factors and a sum.
     if added is not None:
         return torch.addmm(added, left, right, beta=beta, alpha=alpha)
     product = torch.matmul(left, right)
+    # A product by one would be a node more in every traced layer.
     return product if alpha == 1.0 else product * alpha
 
 
@@ -53,9 +56,11 @@ def matmul_integer(
 ) -> Tensor:
     """Multiply matrices of small integers in 32 bits."""
     del node
+    # int32 is the type of the result in ONNX.
     wide, other = left.to(torch.int32), right.to(torch.int32)
     if left_zero is not None:
         zero = left_zero.to(torch.int32)
+        # A zero point per row is a vector, which must run down the rows.
         wide = wide - (zero.unsqueeze(-1) if zero.dim() and zero.numel() > 1 else zero)
     if right_zero is not None:
         other = other - right_zero.to(torch.int32)

@@ -21,8 +21,10 @@ def max_pool(node: Node, value: Tensor) -> Tensor | tuple[Tensor, Tensor]:
     """Return the largest element of each window, and where it lies in the whole value."""
     place = windows(node, value, node.integers("kernel_shape"))
     padded, padding = value, place.before
+    # torch refuses padding over half a window, which ONNX allows.
     fits = all(2 * pad <= kernel for pad, kernel in zip(padding, place.kernel, strict=True))
     if not place.symmetric or not fits:
+        # Padding must never be the largest, so that it is the lowest number and not zero.
         padded = F.pad(value, place.padding(), value=lowest(value.dtype))
         padding = [0] * len(padding)
     function = _LARGEST[len(padding)]
@@ -31,6 +33,7 @@ def max_pool(node: Node, value: Tensor) -> Tensor | tuple[Tensor, Tensor]:
     result, places = function(
         padded, place.kernel, place.strides, padding, place.dilations, return_indices=True
     )
+    # Places were counted in the padded plane; ONNX counts without the padding.
     if padded is not value:
         places = _without_padding(places, list(value.shape[2:]), list(padded.shape[2:]), place)
     return result, _in_whole(node, places, list(value.shape))
@@ -57,6 +60,7 @@ def _in_whole(node: Node, places: Tensor, sizes: list[int]) -> Tensor:
         places = torch.zeros_like(places)
         for coordinate, length in zip(coordinates[::-1], plane[::-1], strict=True):
             places = places * length + coordinate
+    # ONNX counts places through batch and channels, torch in each plane.
     planes = torch.arange(sizes[0] * sizes[1]).reshape(sizes[0], sizes[1], *[1] * len(plane))
     return places + planes * math.prod(plane)
 
@@ -67,11 +71,15 @@ def average_pool(node: Node, value: Tensor) -> Tensor:
     place = windows(node, value, node.integers("kernel_shape"))
     rank, with_padding = len(place.kernel), bool(node.integer("count_include_pad"))
     fits = all(2 * pad <= kernel for pad, kernel in zip(place.before, place.kernel, strict=True))
+    # torch's average knows neither dilations nor `ceil_mode` as ONNX counts it.
     if place.symmetric and fits and not place.dilated:
         return _MEAN[rank](
             value, place.kernel, place.strides, place.before, count_include_pad=with_padding
         )
+    # What is divided by depends on the sizes only: one plane of ones serves all channels.
     ones = torch.ones((1, 1, *value.shape[2:]), dtype=value.dtype)
+    # Padding counts where the attribute says so, but what `ceil_mode` reaches beyond it never does:
+    # ones are padded with ones, and the rest with zeros.
     if with_padding:
         ones = F.pad(ones, place.padding(extra=False), value=1.0)
         around = SlidingWindows(
@@ -88,6 +96,7 @@ def lp_pool(node: Node, value: Tensor) -> Tensor:
     """Return the p-norm of each window."""
     place = windows(node, value, node.integers("kernel_shape"))
     order = node.integer("p", 2)
+    # The definition sums absolute values; F.lp_pool has no padding.
     return unfolded(value.abs() ** order, place, 0.0).sum(-1) ** (1.0 / order)
 
 
@@ -127,10 +136,12 @@ def max_unpool(node: Node, value: Tensor, places: Tensor, shape: Array | None = 
         for axis in range(rank)
     ]
     sizes = [*value.shape[:2], *plane]
+    # F.max_unpool wants places within planes, ONNX counts through the whole value.
     flat = value.new_zeros(math.prod(sizes)).scatter(0, places.reshape(-1), value.reshape(-1))
     result = flat.reshape(sizes)
     target = integers(shape)
     if target is None:
         return result
+    # A given shape that is larger is filled at the end of each axis.
     ends = [n for axis in reversed(range(rank)) for n in (0, target[2 + axis] - plane[axis])]
     return F.pad(result, ends)

@@ -17,6 +17,8 @@ def _dtype(node: Node, like: Tensor | None = None) -> torch.dtype:
 @computes("RandomNormal")
 def normal(node: Node) -> Tensor:
     """Normally distributed numbers in a given shape."""
+    # Numbers are drawn in torch's generator, so that manual_seed governs the model as it does any
+    # module.
     numbers = torch.randn(node.integers("shape"), dtype=_dtype(node))
     return numbers * node.number("scale", 1.0) + node.number("mean", 0.0)
 
@@ -56,4 +58,5 @@ def bernoulli(node: Node, probabilities: Tensor) -> Tensor:
 def multinomial(node: Node, scores: Tensor) -> Tensor:
     """Classes drawn by unnormalised logarithms of probabilities."""
     drawn = torch.multinomial(torch.softmax(scores, -1), node.integer("sample_size", 1), True)
+    # 6 is int32, ONNX's default here.
     return drawn.to(torch_dtype(node.integer("dtype", 6)))

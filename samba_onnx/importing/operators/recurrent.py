@@ -16,6 +16,7 @@ Activation = Callable[[Tensor], Tensor]
 
 _GATES = {"RNN": [0], "GRU": [1, 0, 2], "LSTM": [0, 2, 3, 1]}
 """Where torch's gates lie in ONNX's: LSTM i, o, f, c to i, f, g, o; GRU z, r, h to r, z, n."""
+# Per direction, in the order f, g, h of the specification.
 _DEFAULT = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 
 
@@ -42,6 +43,7 @@ class _Operands:
 def rnn(node: Node, *operands: Tensor | None) -> tuple[Tensor, Tensor]:
     """Elman network."""
     parameters = _operands(node, operands)
+    # torch's operator is one node, forward and backward, where a loop has several for each step.
     results, last = (
         _native(node, parameters) if _is_native(node, parameters) else _loop(node, parameters)
     )
@@ -65,10 +67,12 @@ def lstm(node: Node, *operands: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _operands(node: Node, operands: Sequence[Tensor | None]) -> _Operands:
+    # Operands at the end may be missing altogether; there are eight of LSTM, fewer of the others.
     full = [*operands, *[None] * (8 - len(operands))]
     value, weights, recurrence, bias, lengths, hidden, cell, peepholes = full
     if value is None or weights is None or recurrence is None:
         raise node.refuse("it lacks its sequence or weights")
+    # With `layout` 1 the batch comes first; inside, time does.
     if node.integer("layout"):
         value = value.transpose(0, 1)
         hidden = None if hidden is None else hidden.transpose(0, 1)
@@ -99,6 +103,7 @@ def _activations(node: Node, directions: int) -> list[str]:
 def _is_native(node: Node, parameters: _Operands) -> bool:
     names = [name.lower() for name in _activations(node, parameters.directions)]
     usual = [name.lower() for name in _DEFAULT[node.operator] * parameters.directions]
+    # torch has a relu form of the plain network only.
     if node.operator == "RNN" and set(names) == {"relu"}:
         usual = names
     return (
@@ -107,6 +112,8 @@ def _is_native(node: Node, parameters: _Operands) -> bool:
         and parameters.peepholes is None
         and "clip" not in node.attributes
         and not node.integer("input_forget")
+        # torch applies the reset gate behind the product, which is `linear_before_reset`; ONNX's
+        # default is before.
         and (node.operator != "GRU" or node.integer("linear_before_reset") == 1)
     )
 
@@ -121,6 +128,8 @@ def _native(node: Node, parameters: _Operands) -> tuple[Tensor, list[Tensor]]:
         if parameters.bias is not None:
             own, other = parameters.bias[direction].chunk(2)
             flat += [_reorder(own, order), _reorder(other, order)]
+    # torch knows both directions together, or forward: a lone backward is forward on a turned
+    # sequence.
     backwards = node.text("direction", "forward") == "reverse"
     value = parameters.value.flip(0) if backwards else parameters.value
     rest = (flat, parameters.bias is not None, 1, 0.0, False, parameters.directions == 2, False)
@@ -153,6 +162,8 @@ def _loop(node: Node, parameters: _Operands) -> tuple[Tensor, list[Tensor]]:
         functions = [
             _activation(node, name, direction * count + k) for k, name in enumerate(chosen)
         ]
+        # A padded sequence is turned within its length, so that its first step is its last real
+        # one.
         sequence = _turned(parameters.value, parameters.lengths) if backwards else parameters.value
         outputs, state = _steps(node, parameters, direction, sequence, functions)
         results.append(_turned(outputs, parameters.lengths) if backwards else outputs)
@@ -177,6 +188,8 @@ def _steps(
         output = new[0]
         if parameters.lengths is not None:
             active = (time < parameters.lengths).unsqueeze(-1)
+            # State stays as it was behind a sequence's end, and outputs are zero there, as ONNX
+            # defines.
             new = [torch.where(active, one, old) for one, old in zip(new, state, strict=True)]
             output = torch.where(active, output, torch.zeros_like(output))
         state = new
@@ -228,6 +241,7 @@ def _gru_step(
     gates = functions[0](_clipped(node, gates_of_input[..., : 2 * size] + kept_gates))
     update, reset = gates.chunk(2, -1)
     last_bias = None if other is None else other[2 * size :]
+    # The reset gate applies to the product with its bias, or to the state before the product.
     if node.integer("linear_before_reset"):
         candidate = reset * F.linear(hidden, recurrence[2 * size :], last_bias)
     else:
@@ -249,8 +263,10 @@ def _lstm_step(
     gates = F.linear(value, parameters.weights[direction], own)
     gates = gates + F.linear(hidden, parameters.recurrence[direction], other)
     entry, output, forget, candidate = gates.chunk(4, -1)
+    # Peepholes lie in the order i, o, f.
     peep = None if parameters.peepholes is None else parameters.peepholes[direction].chunk(3)
     if peep is not None:
+        # Peepholes of entry and forget look at the old cell, that of the output at the new one.
         entry, forget = entry + peep[0] * cell, forget + peep[2] * cell
     opened = functions[0](_clipped(node, entry))
     kept = 1 - opened if node.integer("input_forget") else functions[0](_clipped(node, forget))

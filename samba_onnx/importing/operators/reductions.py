@@ -15,6 +15,7 @@ Reduction = Callable[[Tensor, list[int], bool], Tensor]
 
 
 def _sum(value: Tensor, axes: list[int], keep: bool) -> Tensor:
+    # torch would widen small integers to int64; ONNX keeps the type.
     return torch.sum(value, axes, keep, dtype=value.dtype)
 
 
@@ -38,6 +39,7 @@ def _log_sum(value: Tensor, axes: list[int], keep: bool) -> Tensor:
 
 
 def _largest(value: Tensor, axes: list[int], keep: bool) -> Tensor:
+    # torch refuses the largest of nothing; ONNX defines it as the type's lowest number.
     if value.numel():
         return torch.amax(value, axes, keep)
     return _of_nothing(value, axes, keep, -torch.inf)
@@ -58,6 +60,8 @@ def _of_nothing(value: Tensor, axes: list[int], keep: bool, result: float) -> Te
 
 
 def _product(value: Tensor, axes: list[int], keep: bool) -> Tensor:
+    # torch.prod takes one axis. The last comes first, so that numbers of the others stay right when
+    # an axis is gone.
     for axis in sorted((axis % value.dim() for axis in axes), reverse=True):
         value = torch.prod(value, axis, keep, dtype=value.dtype)
     return value
@@ -81,10 +85,14 @@ def _reduce(function: Reduction, node: Node, value: Tensor, axes: Array | None =
     """Reduce along axes; along all of them when none are given."""
     along = [] if axes is None else [int(axis) for axis in axes.reshape(-1)]
     if not along and node.integer("noop_with_empty_axes"):
+        # The reduction over one element still applies what is no reduction, as the square or the
+        # logarithm.
         return function(value.unsqueeze(0), [0], False)
+    # No axes mean all, unless the attribute says none.
     along = along or list(range(value.dim()))
     if value.dtype == torch.bool:  # the largest and smallest of truth values
         return function(value.to(torch.uint8), along, bool(node.integer("keepdims", 1))).bool()
+    # A scalar has no axis to reduce, and torch takes an empty list for all.
     if not along:
         return function(value.unsqueeze(0), [0], False)
     return function(value, along, bool(node.integer("keepdims", 1)))
@@ -110,6 +118,7 @@ def _place(function: Callable[..., Tensor], node: Node, value: Tensor) -> Tensor
     axis, keep = node.integer("axis"), bool(node.integer("keepdims", 1))
     if not node.integer("select_last_index"):
         return function(value, axis, keep)
+    # Turned around, the last is the first.
     return value.shape[axis] - 1 - function(value.flip(axis), axis, keep)
 
 
@@ -131,6 +140,7 @@ def _accumulate(
     dtype, backwards = value.dtype, bool(node.integer("reverse"))
     if backwards:
         value = value.flip(axis)
+    # A shift by one with the neutral element in front leaves the last element out.
     if node.integer("exclusive"):
         first = torch.full_like(value.narrow(axis, 0, 1), neutral)
         value = torch.cat([first, value.narrow(axis, 0, value.shape[axis] - 1)], axis)
@@ -146,6 +156,7 @@ def top_k(node: Node, value: Tensor, count: Array) -> tuple[Tensor, Tensor]:
     """
     axis, number = node.integer("axis", -1), int(count.item())
     largest = bool(node.integer("largest", 1))
+    # torch.topk is not stable; a sorted copy costs more and gives equal elements in their order.
     places = torch.argsort(value, dim=axis, descending=largest, stable=True)
     places = places.narrow(axis, 0, number)
     return torch.gather(value, axis, places), places

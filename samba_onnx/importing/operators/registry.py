@@ -22,7 +22,7 @@ class Node:
 
     name: str
     operator: str
-    """With its domain unless that is the default one, as ``com.microsoft::Gelu``."""
+    """The operator, with its domain unless that is the default one, as ``com.microsoft::Gelu``."""
     attributes: Mapping[str, Any]
     """Numbers, lists, texts and ``onnx_ir`` tensors, by name."""
     wanted: tuple[bool, ...]
@@ -44,12 +44,15 @@ class Node:
 
     def integers(self, name: str, default: list[int] | None = None) -> list[int]:
         """Return an attribute of several integers, or its default."""
+        # An attribute that is an empty list is given, and no reason for the default.
         values = self.attributes.get(name)
         return list(default or []) if values is None else [int(item) for item in values]
 
     def tensor(self, name: str) -> Array | None:
         """Return a tensor attribute as an array; None when it is not given."""
         tensor: ir.TensorProtocol | None = self.attributes.get(name)
+        # tensor() is read as a numpy array because shapes and fillings are computed before torch
+        # sees them.
         return None if tensor is None else tensor.numpy()
 
     def wants(self, position: int) -> bool:
@@ -108,6 +111,7 @@ def enter(
     Raises:
         InternalError: The operator is in the table already.
     """
+    # A second entry would win in silence, and which one depends on the order of imports.
     if name in _TABLE:
         raise InternalError(f"two computations of {name}: please report this")
     _TABLE[name] = Counterpart(compute, frozenset(known), frozenset(flexible))

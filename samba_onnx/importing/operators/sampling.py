@@ -9,6 +9,7 @@ from torch import Tensor
 from samba_onnx.importing.operators.registry import Node, computes
 from samba_onnx.importing.values import Array
 
+# Names before opset 20, and since.
 _MODES = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
 
 
@@ -16,6 +17,7 @@ _MODES = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "c
 def grid_sample(node: Node, value: Tensor, grid: Tensor) -> Tensor:
     """Sample at coordinates from -1 to 1."""
     mode = node.text("mode", "linear")
+    # torch has no cubic form for volumes.
     if value.dim() == 5 and mode == "cubic":
         raise node.refuse("torch samples volumes by nearest or linear interpolation only")
     return F.grid_sample(
@@ -38,6 +40,7 @@ def affine_grid(node: Node, matrices: Tensor, sizes: Array) -> Tensor:
 def roi_align(node: Node, value: Tensor, regions: Tensor, batch: Tensor) -> Tensor:
     """Sample each region of a plane on a grid, and pool the samples of each cell."""
     ratio = node.integer("sampling_ratio")
+    # 0 asks for a count per region that depends on the region's size, and so on content.
     if ratio < 1:
         raise node.refuse(
             "with sampling_ratio 0 the number of samples depends on the regions' content: "
@@ -48,6 +51,7 @@ def roi_align(node: Node, value: Tensor, regions: Tensor, batch: Tensor) -> Tens
     corners = regions * node.number("spatial_scale", 1.0) - shift
     x_first, y_first, x_last, y_last = corners.unbind(1)
     width, height = x_last - x_first, y_last - y_first
+    # Without the half-pixel shift the old definition forces regions to be one element at least.
     if not shift:
         width, height = width.clamp(min=1.0), height.clamp(min=1.0)
     y = _sample_places(y_first, height, rows, ratio)
@@ -65,6 +69,7 @@ def _sample_places(first: Tensor, extent: Tensor, cells: int, ratio: int) -> Ten
 def _pooled(node: Node, planes: Tensor, y: Tensor, x: Tensor, ratio: int) -> Tensor:
     """Return [regions, channels, rows, columns]."""
     down, right = _weights(y, planes.shape[2]), _weights(x, planes.shape[3])
+    # The mean of bilinear samples is a product of matrices, one for each axis.
     if node.text("mode", "avg") == "avg":
         samples = torch.einsum("rchw,ryh,rxw->rcyx", planes, down, right)
         return F.avg_pool2d(samples, ratio)
@@ -77,6 +82,7 @@ def _pooled(node: Node, planes: Tensor, y: Tensor, x: Tensor, ratio: int) -> Ten
 
 def _corners(places: Tensor, length: int) -> Tensor:
     """Return [regions, samples, length, 2]: the weights of the lower and the upper neighbour."""
+    # The definition lets samples reach one element beyond the edge before they count as zero.
     outside = (places < -1) | (places > length)
     places = places.clamp(0, length - 1)
     low = places.floor()

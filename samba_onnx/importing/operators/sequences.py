@@ -66,6 +66,7 @@ def split_to_sequence(node: Node, value: Tensor, sizes: Array | None = None) -> 
     if sizes is None:
         pieces = list(torch.split(value, 1, axis))
         return pieces if node.integer("keepdims", 1) else [p.squeeze(axis) for p in pieces]
+    # One number cuts pieces of that size, a list gives each size, and they differ by rank.
     lengths = int(sizes.item()) if sizes.ndim == 0 else [int(size) for size in sizes]
     return list(torch.split(value, lengths, axis))
 
@@ -81,6 +82,7 @@ def concat_from_sequence(node: Node, sequence: list[Tensor]) -> Tensor:
 def optional(node: Node, value: Any = None) -> Any:
     """Return the content of an optional, which stands for itself here."""
     del node
+    # None stands for an empty optional, so that no type of its own is needed.
     return value
 
 

@@ -18,6 +18,7 @@ def shape(node: Node, value: Tensor) -> Array:
     """Return sizes, which are known whatever the content is."""
     sizes = list(value.shape)
     end = node.attributes.get("end")
+    # An array, not a tensor: whatever is computed from it stays known.
     return np.array(sizes[node.integer("start") : None if end is None else int(end)], np.int64)
 
 
@@ -33,6 +34,8 @@ def reshape(node: Node, value: Tensor, shape: Array) -> Tensor:
     """Give another shape; 0 copies a size unless ``allowzero`` is set."""
     sizes = [int(item) for item in shape.reshape(-1)]
     if not node.integer("allowzero"):
+        # 0 copies the size at the same place, which `reshape` of torch would take for an empty
+        # axis.
         sizes = [value.shape[axis] if item == 0 else item for axis, item in enumerate(sizes)]
     return value.reshape(sizes)
 
@@ -42,6 +45,7 @@ def flatten(node: Node, value: Tensor) -> Tensor:
     """Make a matrix whose rows are the axes before ``axis``."""
     axis = node.integer("axis", 1)
     axis += value.dim() if axis < 0 else 0
+    # Both sizes are computed, since torch refuses -1 for a tensor without elements.
     return value.reshape(math.prod(value.shape[:axis]), math.prod(value.shape[axis:]))
 
 
@@ -59,6 +63,8 @@ def squeeze(node: Node, value: Tensor, axes: Array | None = None) -> Tensor:
     if positions is None:
         positions = [axis for axis, length in enumerate(value.shape) if length == 1]
     gone = {axis % value.dim() for axis in positions}
+    # torch's squeeze would keep an axis that is not of size one and say nothing; reshape refuses
+    # it.
     return value.reshape([n for axis, n in enumerate(value.shape) if axis not in gone])
 
 
@@ -77,6 +83,7 @@ def expand(node: Node, value: Tensor, shape: Array) -> Tensor:
     """Broadcast in both directions."""
     del node
     sizes = tuple(int(item) for item in shape.reshape(-1))
+    # expand of torch broadcasts towards the given shape only.
     return value.expand(np.broadcast_shapes(tuple(value.shape), sizes))
 
 
@@ -117,12 +124,16 @@ def _cut_axis(value: Tensor, axis: int, start: int, end: int, step: int) -> Tens
     length = value.shape[axis]
     if step > 0:
         begin, stop, _ = slice(start, end, step).indices(length)
+        # Python's own rules for slices agree with ONNX's for positive steps.
         return value[(slice(None),) * (axis % value.dim()) + (slice(begin, stop, step),)]
+    # Not slice.indices: a stop of -1 counts from the end for Python, and stands before the first
+    # element here once negative numbers are resolved.
     begin = min(start + length if start < 0 else start, length - 1)
     stop = max(end + length if end < 0 else end, -1)
     places = list(range(begin, stop, step))
     if not places:
         return value.narrow(axis, 0, 0)
+    # torch knows no negative steps: the same elements are cut out forward and turned around.
     first, last = places[-1], places[0]
     forward = (slice(None),) * (axis % value.dim()) + (slice(first, last + 1, -step),)
     return value[forward].flip(axis)
@@ -136,6 +147,7 @@ def split(node: Node, value: Tensor, sizes: Array | None = None) -> tuple[Tensor
     if parts is None:
         length, count = value.shape[axis], node.integer("num_outputs", len(node.wanted))
         part = -(-length // count)
+        # The specification lets the last part be smaller, also empty.
         parts = [max(0, min(part, length - part * index)) for index in range(count)]
     return torch.split(value, parts, axis)
 
@@ -157,6 +169,7 @@ def pad(
     along = list(range(value.dim())) if along is None else [a % value.dim() for a in along]
     ends = dict(zip(along, zip(numbers, numbers[len(along) :], strict=False), strict=True))
     mode = node.text("mode", "constant")
+    # torch pads any axis by constants, but repeats and reflects only the last few.
     if mode != "constant":
         for axis, (before, after) in ends.items():
             value = _extend(node, value, axis, before, after, mode)
@@ -164,6 +177,7 @@ def pad(
     full = [n for axis in reversed(range(value.dim())) for n in ends.get(axis, (0, 0))]
     if filling is None or isinstance(filling, np.ndarray):
         return F.pad(value, full, value=0 if filling is None else filling.item())
+    # F.pad takes a number; a filling that is computed is put where nothing of the value is.
     inside = F.pad(torch.ones_like(value, dtype=torch.bool), full, value=False)
     return torch.where(inside, F.pad(value, full), filling.reshape(()))
 
@@ -177,6 +191,8 @@ def _extend(node: Node, value: Tensor, axis: int, before: int, after: int, mode:
         raise node.refuse(
             f"padding mode {mode!r} is unknown; there are constant, edge, reflect, wrap"
         )
+    # F.pad refuses reflections over ranks and lengths that ONNX allows: places are padded by numpy,
+    # and the value is read at them.
     places = np.pad(
         np.arange(length),
         (max(before, 0), max(after, 0)),
@@ -191,6 +207,7 @@ def constant_of_shape(node: Node, sizes: Array) -> Tensor:
     """Fill a tensor with one value."""
     value = node.tensor("value")
     filling = np.zeros(1, np.float32) if value is None else value
+    # broadcast_to needs no memory for the elements, which `tensor_of` writes as one operator.
     return tensor_of(np.broadcast_to(filling.reshape(()), [int(n) for n in sizes.reshape(-1)]))
 
 
@@ -198,6 +215,7 @@ def constant_of_shape(node: Node, sizes: Array) -> Tensor:
 def progression(node: Node, start: Array, limit: Array, step: Array) -> Tensor:
     """Return numbers at equal distances."""
     del node
+    # numpy's arange counts as ONNX does and keeps the type.
     numbers = np.arange(start.item(), limit.item(), step.item(), dtype=start.dtype)
     return tensor_of(numbers)
 
@@ -207,6 +225,7 @@ def eye_like(node: Node, value: Tensor) -> Tensor:
     """Return ones on a diagonal in the shape of a matrix."""
     rows, columns = value.shape
     dtype = torch_dtype(node.integer("dtype")) if "dtype" in node.attributes else value.dtype
+    # torch.eye has no diagonal to choose.
     return tensor_of(np.eye(rows, columns, node.integer("k"))).to(dtype)
 
 
@@ -223,6 +242,7 @@ def depth_to_space(node: Node, value: Tensor) -> Tensor:
     block = node.integer("blocksize")
     batch, channels, height, width = value.shape
     if node.text("mode", "DCR") == "CRD":
+        # torch has this order only (CRD); the default one is written out.
         return F.pixel_shuffle(value, block)
     blocks = value.reshape(batch, block, block, channels // block**2, height, width)
     moved = blocks.permute(0, 3, 4, 1, 5, 2)
@@ -247,6 +267,7 @@ def center_crop_pad(node: Node, value: Tensor, shape: Array) -> Tensor:
         axis %= value.dim()
         length = value.shape[axis]
         if target <= length:
+            # The odd element is cut or added at the end.
             value = value.narrow(axis, (length - target) // 2, target)
         else:
             before = (target - length) // 2
@@ -259,6 +280,7 @@ def center_crop_pad(node: Node, value: Tensor, shape: Array) -> Tensor:
 def col2im(node: Node, value: Tensor, image: Array, block: Array) -> Tensor:
     """Add up the columns of overlapping blocks."""
     rank = image.size
+    # F.fold knows planes only.
     if rank != 2:
         raise node.refuse(f"images of {rank} dimensions cannot be assembled; only of 2")
     pads = node.integers("pads", [0] * 4)
@@ -270,6 +292,7 @@ def col2im(node: Node, value: Tensor, image: Array, block: Array) -> Tensor:
         0,
         tuple(node.integers("strides", [1, 1])),
     )
+    # F.fold cuts equal pads at both ends; with none, and the cut here, they may differ.
     return F.pad(full, [-pads[1], -pads[3], -pads[0], -pads[2]])
 
 
@@ -292,6 +315,7 @@ def reversed_steps(value: Tensor, lengths: Tensor) -> Tensor:
         As ``value``; steps from ``lengths`` on stay.
     """
     steps = torch.arange(value.shape[0]).unsqueeze(1)
+    # Places behind a sequence's length read themselves.
     places = torch.where(steps < lengths, lengths - 1 - steps, steps)
     places = places.reshape(*places.shape, *[1] * (value.dim() - 2))
     return torch.gather(value, 0, places.expand(value.shape))

@@ -16,6 +16,8 @@ from samba_onnx.importing.values import Array, tensor_of, torch_dtype
 def _waves(length: int, *, inverse: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return the cosines and sines of a transform, [frequencies, places] each."""
     steps = np.arange(length)
+    # Whole turns are taken off while the product is an integer: sin and cos of large angles lose
+    # digits.
     angles = 2 * np.pi * (np.outer(steps, steps) % length) / length
     factor = 1 / length if inverse else 1.0
     sign = 1.0 if inverse else -1.0
@@ -26,6 +28,7 @@ def _waves(length: int, *, inverse: bool, dtype: torch.dtype) -> tuple[Tensor, T
 def _transform(value: Tensor, length: int, *, inverse: bool) -> Tensor:
     """Transform along the axis before the last, which holds one or two parts of numbers."""
     missing = length - value.shape[-2]
+    # A length below the axis is negative padding, which cuts.
     value = F.pad(value, [0, 0, 0, missing])
     cosines, sines = _waves(length, inverse=inverse, dtype=value.dtype)
     real = value[..., 0]
@@ -44,6 +47,7 @@ def fourier(
     """Discrete Fourier transform along an axis, forward or back, of real or complex numbers."""
     place = (-2 if axis is None else int(axis.item())) % value.dim()
     inverse, half = bool(node.integer("inverse")), bool(node.integer("onesided"))
+    # One half of the frequencies belongs to an even number of places, unless `length` says else.
     count = 2 * (value.shape[place] - 1) if inverse and half else value.shape[place]
     count = count if length is None else int(length.item())
     moved = value.movedim(place, -2)
@@ -57,6 +61,8 @@ def fourier(
 
 def _real_inverse(value: Tensor, count: int, place: int) -> Tensor:
     """Go back to real numbers from one half of the frequencies."""
+    # The other half is the conjugate of the first, backwards, without the first and maybe the
+    # middle.
     mirrored = value[..., 1 : count - value.shape[-2] + 1, :].flip(-2)
     signs = torch.stack([torch.ones(()), -torch.ones(())]).to(value.dtype)
     whole = torch.cat([value, mirrored * signs], -2)
@@ -87,6 +93,7 @@ def short_time_fourier(
 def _window(node: Node, size: Array, *coefficients: float) -> Tensor:
     """Return a sum of cosines over a window."""
     count = int(size.item())
+    # A periodic window leaves out its last element, which would repeat the first.
     span = count if node.integer("periodic", 1) else count - 1
     angles = 2 * math.pi * np.arange(count) / max(span, 1)
     numbers = sum(c * np.cos(k * angles) for k, c in enumerate(coefficients))

@@ -54,6 +54,7 @@ def windows(node: Node, value: Tensor, kernel: Sequence[int]) -> SlidingWindows:
         ModelError: The value has no or more than three spatial axes.
     """
     rank = value.dim() - 2
+    # torch has these three ranks, and a kernel of another rank is an error of the model.
     if not 1 <= rank <= 3 or rank != len(kernel):
         raise node.refuse(f"its operand has {rank} spatial axes; torch computes 1, 2 or 3")
     sizes = list(value.shape[2:])
@@ -84,6 +85,7 @@ def _pads(
         return pads[:rank], pads[rank:]
     before, after = [], []
     for size, extent, stride in zip(sizes, reach, strides, strict=True):
+        # SAME means as many windows as strides fit into the value, whatever the kernel is.
         needed = max((-(-size // stride) - 1) * stride + extent - size, 0)
         small, large = needed // 2, needed - needed // 2
         before.append(small if automatic == "SAME_UPPER" else large)
@@ -113,4 +115,5 @@ def unfolded(value: Tensor, place: SlidingWindows, filling: float) -> Tensor:
 
 def lowest(dtype: torch.dtype) -> float:
     """Return what no element of a type is below."""
+    # Infinity would be no integer, and the lowest finite float would win over minus infinity.
     return -torch.inf if dtype.is_floating_point else torch.iinfo(dtype).min

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -69,7 +70,57 @@ def test_every_function_that_a_loss_calls_is_known() -> None:
         if name.endswith("_loss") or "entropy" in name
     }
     assert called >= named  # the table of modules has all functions, too
-    assert called == LOSS_FUNCTIONS
+    assert called == {
+        loss
+        for loss in LOSS_FUNCTIONS
+        if hasattr(functional, loss.__name__) and getattr(functional, loss.__name__) is loss
+    }
+
+
+BY_TORCHS_NAME: dict[str, Callable[[Tensor], Tensor]] = {
+    "binary_cross_entropy_with_logits": lambda x: torch.binary_cross_entropy_with_logits(
+        x, torch.ones_like(x), None, None, 1
+    ),
+    "cosine_embedding_loss": lambda x: torch.cosine_embedding_loss(x, x * x, torch.ones(len(x))),
+    "ctc_loss": lambda x: torch.ctc_loss(
+        x.log_softmax(-1)[:, None], torch.tensor([[1, 2]]), [4], [2], 0, 1
+    ),
+    "hinge_embedding_loss": lambda x: torch.hinge_embedding_loss(x, torch.ones_like(x)),
+    "kl_div": lambda x: torch.kl_div(x.log_softmax(-1), torch.ones_like(x) / 3, 1),
+    "margin_ranking_loss": lambda x: torch.margin_ranking_loss(x, x * x, torch.ones_like(x)),
+    "poisson_nll_loss": lambda x: torch.poisson_nll_loss(
+        x, torch.ones_like(x), True, False, 1e-8, 1
+    ),
+    "triplet_margin_loss": lambda x: torch.triplet_margin_loss(x, x * x, x + 1),
+}
+"""Losses that torch has in its own namespace, too: calls of one number for some predictions."""
+
+
+class Calling(nn.Module):
+    """A layer, and a loss of what it predicts."""
+
+    def __init__(self, loss: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.loss = nn.Linear(3, 3), loss
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        prediction = self.layer(x)
+        return prediction, self.loss(prediction)
+
+
+def test_the_table_has_every_loss_in_torchs_own_namespace() -> None:
+    named = {
+        loss.__name__ for loss in LOSS_FUNCTIONS if getattr(torch, loss.__name__, None) is loss
+    }
+    assert named - {"miopen_ctc_loss"} == set(BY_TORCHS_NAME)  # that one is of another device
+
+
+@pytest.mark.parametrize("name", BY_TORCHS_NAME)
+def test_a_loss_by_torchs_own_name_is_one(name: str) -> None:
+    exported = export_module(Calling(BY_TORCHS_NAME[name]), (torch.randn(4, 3),), {})
+    trained = set(exported.graph_signature.inputs_to_parameters)
+    losses = find_losses(exported.graph, flat_outputs(exported), trained)
+    assert (losses.positions, losses.basis) == ((1,), Basis.RECOGNISED)
 
 
 @pytest.mark.quick(every=2)

@@ -51,6 +51,15 @@ def test_what_an_exchange_joins_is_one_program_where_it_fits() -> None:
     assert launched([large, EXCHANGE, large], TARGET) == (True, False, True)
 
 
+def test_an_exchange_behind_a_fallback_begins_a_program() -> None:
+    """What computed its values ran on the CPU: nothing on the RDU streams into it, and it is launched."""
+    half = section("a", units=500)
+    assert launched([ON_CPU, EXCHANGE, half, EXCHANGE, half, half], TARGET) == (
+        *(False, True, False, False, False, True),
+    )
+    assert launched([EXCHANGE, half], TARGET) == (True, False)
+
+
 def test_a_program_may_fill_the_chip() -> None:
     assert TARGET.timing is not None
     units, room = TARGET.timing.compute_units, TARGET.tier("sram").bytes

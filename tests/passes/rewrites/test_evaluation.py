@@ -75,6 +75,12 @@ def test_a_division_without_an_operand_stays() -> None:
     assert isinstance(evaluated("Div", np.array([4]), None), str)
 
 
+@pytest.mark.parametrize("operator", ["Div", "Mod"])
+def test_a_division_of_different_types_stays(operator: str) -> None:
+    for left, right in ((np.float32([4]), np.int64([2])), (np.int32([4]), np.int64([2]))):
+        assert isinstance(evaluated(operator, left, right), str)
+
+
 @pytest.mark.parametrize(
     ("source", "target", "result"),
     [
@@ -110,6 +116,14 @@ def test_a_cast_is_computed_when_every_number_fits(
         assert not isinstance(found, str)
         assert found[0].tolist() == result
         assert found[0].dtype == target.numpy()
+
+
+def test_a_cast_of_text_is_computed_if_it_is_a_number() -> None:
+    to = {"to": int(ir.DataType.INT64)}
+    found = evaluated("Cast", np.array(["12"], object), attributes=to, dtype=ir.DataType.INT64)
+    assert isinstance(found, str) or found[0].tolist() == [12]
+    found = evaluated("Cast", np.array(["twelve"], object), attributes=to, dtype=ir.DataType.INT64)
+    assert isinstance(found, str)
 
 
 def test_a_cast_to_an_unknown_type_stays() -> None:
