@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -27,19 +27,11 @@ from transformers.cache_utils import Cache
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.caches import register_caches
 
-__all__ = ["Decoder", "Reading", "suitable_reading"]
+__all__ = ["CACHES", "INSTEAD", "Decoder", "Reading"]
 
-_CACHES: Final = ("past_key_values", "cache_params")
+CACHES: Final = ("past_key_values", "cache_params")
 """Arguments for a ``Cache``, as different families call it."""
-_INSTEAD: Final = "compile its forward for texts of one length, and run that for every token"
-_LINES: Final = ((5, 3, 8, 6, 4), (7, 2, 9))
-"""Prompts of a rehearsal, of two lengths so that one is padded."""
-_COUNT: Final = 3
-"""Tokens of a rehearsal: the first follows the prompt, two follow the state."""
-_ROUNDING: Final = {torch.float64: 1e-6, torch.float32: 1e-3}
-_COARSE: Final = 5e-2
-"""How far logits may be off, as a part of the largest: sums are in another order, which the types of 16
-bits feel. A position or a mask that is wrong costs about as much as the logits are large."""
+INSTEAD: Final = "compile its forward for texts of one length, and run that for every token"
 
 
 @dataclass(frozen=True)
@@ -52,17 +44,6 @@ class Reading:
     """That of the mask beside a single token."""
     pads: bool = True
     """Whether padding in front of a prompt changes nothing."""
-
-
-_READINGS: Final = (
-    # Attention, alone or with recurrent layers, which mask the tokens themselves.
-    Reading(),
-    # Biases by distance are computed from the mask, and added to all rows.
-    Reading("rows"),
-    # Recurrent states need no mask once the prompt is read.
-    Reading("tokens", ""),
-    Reading("", ""),
-)
 
 
 class Decoder(nn.Module):
@@ -90,7 +71,7 @@ class Decoder(nn.Module):
         self.rows = rows
         self.greedy = greedy
         self.reading = reading or Reading()
-        self._known = inspect.signature(model.forward).parameters
+        self.known = inspect.signature(model.forward).parameters
         self._structure: Any = None
         self._shapes: tuple[torch.Size, ...] = ()
 
@@ -135,7 +116,7 @@ class Decoder(nn.Module):
         keywords["attention_mask"] = self._mask(tokens, padding, rows, first=position is None)
         keywords["position_ids"] = _positions(tokens, padding, position)
         keywords |= self._before(position, state, rows)
-        known = {name: value for name, value in keywords.items() if name in self._known}
+        known = {name: value for name, value in keywords.items() if name in self.known}
         outputs = self.model(input_ids=tokens, **known)
         return outputs, outputs[self._state_name(outputs)]
 
@@ -155,7 +136,7 @@ class Decoder(nn.Module):
         except (DataDependentOutputException, DynamicOutputShapeException):
             raise UsageError(
                 f"{self._name} computes in Python with values of tensors, such as how many tokens were "
-                f"read, which no compiled program can follow; {_INSTEAD}"
+                f"read, which no compiled program can follow; {INSTEAD}"
             ) from None
 
     def learn(self, tokens: Tensor, padding: Tensor | None) -> None:
@@ -199,7 +180,7 @@ class Decoder(nn.Module):
         self, position: Tensor | None, state: Sequence[Tensor], rows: int
     ) -> dict[str, Any]:
         """Return the state as an argument of the model."""
-        name = next((name for name in _CACHES if name in self._known), "")
+        name = next((name for name in CACHES if name in self.known), "")
         if position is not None:
             # In place, as the model writes: what was given stays as it is.
             kept = pytree.tree_unflatten([leaf.clone() for leaf in state], self._structure)
@@ -211,12 +192,12 @@ class Decoder(nn.Module):
 
     @property
     def _own_state(self) -> str:
-        return next(name for name in self._states if name not in _CACHES)
+        return next(name for name in self._states if name not in CACHES)
 
     @property
     def _states(self) -> Iterator[str]:
         """Yield what may be a state: arguments that are no input, mask or option."""
-        return (name for name in self._known if name in (*_CACHES, "state", "mems"))
+        return (name for name in self.known if name in (*CACHES, "state", "mems"))
 
     def _state_name(self, outputs: Any) -> str:
         for name in self._states:
@@ -224,7 +205,7 @@ class Decoder(nn.Module):
                 return name
         raise UsageError(
             f"{self._name} returns no state of what it has read beside its logits: it reads the whole "
-            f"text for every token; {_INSTEAD}"
+            f"text for every token; {INSTEAD}"
         )
 
     def _mask(
@@ -256,109 +237,3 @@ def _positions(tokens: Tensor, padding: Tensor | None, position: Tensor | None) 
     if position is not None:
         places = places + position
     return places if padding is None else (places - padding).clamp(min=0)
-
-
-def suitable_reading(model: PreTrainedModel, rows: int, batch: int) -> Reading:
-    """Find out how a model reads, by comparing a few tokens with its own ``generate`` on the host.
-
-    Args:
-        model: In evaluation mode. Without values in its weights it is taken for one of the most
-            common kind, as there is nothing to compare.
-        rows: Tokens that its state will hold: some models go wrong where these are more than were read.
-        batch: Texts at a time: some models go wrong with more than one.
-
-    Raises:
-        UsageError: It cannot be generated with here, or it would be with other tokens.
-    """
-    if any(parameter.is_meta for parameter in model.parameters()):
-        return Reading()
-    longest = max(map(len, _LINES)) + _COUNT - 1
-    rows = max(rows, longest)
-    refusal: Exception | None = None
-    with torch.no_grad():
-        expected = [_generated(model, line) for line in _LINES]
-        for reading in (replace(one, pads=pads) for pads in (True, False) for one in _READINGS):
-            try:
-                if _agrees(Decoder(model, rows, reading), expected, batch):
-                    return reading
-            except Exception as error:  # whatever the model raises when it is called so
-                refusal = refusal or error
-    if isinstance(refusal, UsageError):
-        raise refusal
-    reason = "" if refusal is None else f" ({type(refusal).__name__}: {_first_line(refusal)})"
-    raise UsageError(
-        f"{type(model).__name__} does not continue {batch} texts at a time from a state of fixed size as "
-        f"its generate continues one{reason}; try a batch of 1, or {_INSTEAD}"
-    )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
-
-
-@dataclass(frozen=True)
-class _Expected:
-    """What ``generate`` makes of a prompt."""
-
-    line: Sequence[int]
-    tokens: Tensor
-    logits: Tensor
-    """(tokens, vocabulary)."""
-
-
-def _generated(model: PreTrainedModel, line: Sequence[int]) -> _Expected:
-    ids = torch.tensor([list(line)])
-    options = {"do_sample": False, "num_beams": 1, "eos_token_id": None, "pad_token_id": 0}
-    returned = {"output_logits": True, "return_dict_in_generate": True}
-    try:
-        made: Any = model.generate(  # type: ignore[operator]  # of a mixin that torch hides
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=_COUNT, **options, **returned
-        )
-    except Exception as error:  # whatever a model raises that is no model for generating
-        raise UsageError(
-            f"{type(model).__name__} does not generate by itself: {type(error).__name__}: "
-            f"{_first_line(error)}; give a causal language model that does"
-        ) from error
-    logits = torch.stack([one[0] for one in made.logits])
-    tokens = made.sequences[0, len(line) :]
-    if not torch.equal(logits.argmax(-1), tokens):
-        raise UsageError(
-            f"generate of {type(model).__name__} chooses other tokens than the most probable ones: its "
-            "generation_config changes logits; set model.generation_config = GenerationConfig()"
-        )
-    return _Expected(line, tokens, logits)
-
-
-def _agrees(decoder: Decoder, expected: Sequence[_Expected], batch: int) -> bool:
-    """Return whether a decoder's logits are those of ``generate``."""
-    together = min(batch, len(expected))
-    if not decoder.reading.pads:
-        return all(_group_agrees(decoder, [one] * together) for one in expected)
-    groups = [expected] if together > 1 else [[one] for one in expected]
-    return all(_group_agrees(decoder, group) for group in groups)
-
-
-def _group_agrees(decoder: Decoder, group: Sequence[_Expected]) -> bool:
-    # A batch of one is padded as well: the prompt graph reads as many tokens whatever it is given.
-    width = max(map(len, _LINES)) if decoder.reading.pads else len(group[0].line)
-    missing = [width - len(one.line) for one in group]
-    tokens = torch.tensor(
-        [[0] * count + list(one.line) for count, one in zip(missing, group, strict=True)]
-    )
-    padding = torch.tensor(missing)[:, None] if decoder.reading.pads else None
-    # Not by ``prepare``: what torch finds wrong there it also prints.
-    decoder.learn(tokens, padding)
-    logits, position, *state = decoder(tokens, padding)
-    for step in range(_COUNT):
-        if not _close(logits, torch.stack([one.logits[step] for one in group])):
-            return False
-        if step < _COUNT - 1:
-            tokens = torch.stack([one.tokens[step : step + 1] for one in group])
-            logits, position, *state = decoder(tokens, padding, position, state)
-    return True
-
-
-def _close(found: Tensor, expected: Tensor) -> bool:
-    error = (found.double() - expected.double()).abs().max()
-    allowed = _ROUNDING.get(found.dtype, _COARSE)
-    return bool(error <= allowed * expected.double().abs().max())

@@ -17,7 +17,8 @@ import torch
 from transformers import PreTrainedModel
 
 import samba_onnx as samba
-from models.decoding import Decoder, suitable_reading
+from models.decoding import Decoder
+from models.rehearsal import suitable_reading
 from samba_onnx.errors import UsageError
 from samba_onnx.graph import FwdGraph
 

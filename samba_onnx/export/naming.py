@@ -10,10 +10,10 @@ import torch
 from torch import fx
 
 from samba_onnx.errors import ModelError, UsageError
+from samba_onnx.export.places import node_place
 from samba_onnx.facts.names import SEPARATOR, symbol_name
 from samba_onnx.program.fusion_marks import MARK
 from samba_onnx.program.scopes import OPERATOR_KEY
-from samba_onnx.program.source_location import trace_location
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.inputs import key_text
 
@@ -87,14 +87,9 @@ def refused(node: fx.Node, why: str) -> ModelError:
         node: A node whose operator cannot be compiled.
         why: What follows operator and line in the sentence: what is wrong, and what to do.
     """
-    location = trace_location(node.meta.get("stack_trace") or "") or None
-    message = f"{node.target} at {place(node)}{why}"
-    return ModelError(message, operator=str(node.target), location=location)
-
-
-def place(node: fx.Node) -> str:
-    """Return the user's line that a node comes from, as ``model.py:12``, for messages."""
-    return trace_location(node.meta.get("stack_trace") or "") or "an unknown line"
+    place = node_place(node)
+    message = f"{node.target} {place.phrase}{why}"
+    return ModelError(message, operator=str(node.target), location=place.line or None)
 
 
 class SymbolClaims:

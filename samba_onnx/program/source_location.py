@@ -18,9 +18,12 @@ _MAX_CHARACTERS = 100_000
 _TRACE_FRAME = re.compile(r'^\s*File "([^"\n]{1,1000})", line (\d{1,9}), in ', re.MULTILINE)
 _DOC_FRAME = re.compile(r"^(\S[^\n]{0,1000}?)\((\d{1,9})\): ", re.MULTILINE)
 _INSTALLED = re.compile(r"(?:site|dist)-packages/(.+)$")
+# Python's own modules stand between a library and what it calls, as contextlib does around a decorated forward.
+_STANDARD = re.compile(r"/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-packages/)")
 # Not in site-packages when it is installed from a checkout.
 _OURS = f"{Path(sys.modules['samba_onnx'].__file__ or '').parent.as_posix()}/"
-_LIBRARIES = ("torch/", "samba_onnx/")
+_STANDARD_NAME = "python/"
+_LIBRARIES = ("torch/", "samba_onnx/", _STANDARD_NAME)
 # Below these frames lies the program that called the exporter, not the model.
 _EXPORTER = ("torch/jit/_trace.py", "torch/onnx/")
 
@@ -37,8 +40,11 @@ class _Frame:
         """The path below ``site-packages``; None for a file that is not an installed package's."""
         if self.path.startswith(_OURS):
             return f"samba_onnx/{self.path.removeprefix(_OURS)}"
-        match = _INSTALLED.search(self.path)
-        return match[1] if match else None
+        if match := _INSTALLED.search(self.path):
+            return match[1]
+        if match := _STANDARD.search(self.path):
+            return f"{_STANDARD_NAME}{self.path[match.end() :]}"
+        return None
 
     @property
     def short(self) -> str:
@@ -72,6 +78,47 @@ def trace_location(trace: str) -> str:
         As ``source_location``.
     """
     return _best(list(_parse(_TRACE_FRAME, trace))[::-1])
+
+
+def user_line(trace: str) -> str:
+    """Return the innermost line of a stack trace that is of the user's own code.
+
+    Args:
+        trace: As torch records it, outermost frame first.
+
+    Returns:
+        As ``model.py:12``; empty if all lines are of installed packages or of Python's own modules.
+    """
+    frames = list(_parse(_TRACE_FRAME, trace))[::-1]
+    return next((frame.short for frame in frames if frame.package_path is None), "")
+
+
+def library_line(trace: str) -> str:
+    """Return the line of an installed package that the innermost line of the user's own leads to.
+
+    Args:
+        trace: As torch records it, outermost frame first.
+
+    Returns:
+        As ``transformers/models/bert/modeling_bert.py:93``; empty if what the user's line calls is torch's or
+        our own.
+    """
+    for frame in list(_parse(_TRACE_FRAME, trace))[::-1]:
+        if frame.package_path is None:
+            break
+        if not frame.package_path.startswith(_LIBRARIES):
+            return frame.short
+    return ""
+
+
+def is_exporters(file: str) -> bool:
+    """Return whether a file is torch's, Python's or our own, and so not of any model.
+
+    Args:
+        file: As frames have it.
+    """
+    package_path = _Frame(file.replace("\\", "/"), 0).package_path
+    return package_path is not None and package_path.startswith(_LIBRARIES)
 
 
 def _best(frames: list[_Frame]) -> str:

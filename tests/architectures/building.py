@@ -76,25 +76,35 @@ def configuration(architecture: Architecture) -> PretrainedConfig:
     settings = {
         name: value
         for name, value in SMALL.items()
-        if hasattr(usual, name) and _fits(getattr(usual, name), value)
+        if hasattr(usual, name) and fits(getattr(usual, name), value)
     }
     settings |= architecture.settings
     made = kind(**{name: value for name, value in settings.items() if value is not None})
-    _drop_nothing(made)
+    drop_nothing(made)
     return made
 
 
-def _fits(usual: Any, value: Any) -> bool:
-    """Whether a setting is of the kind that a configuration has: a list is no number."""
+def fits(usual: Any, value: Any) -> bool:
+    """Return whether a setting is of the kind that a configuration has: a list is no number.
+
+    Args:
+        usual: What the configuration has by itself.
+        value: What it is to be set to.
+    """
     if isinstance(usual, bool) or isinstance(value, bool):
         return isinstance(usual, bool) and isinstance(value, bool)
     return usual is None or isinstance(usual, int | float)
 
 
-def _drop_nothing(config: PretrainedConfig) -> None:
+def drop_nothing(config: PretrainedConfig) -> None:
+    """Let no dropout of a model, or of its parts, drop anything.
+
+    Args:
+        config: Of the model; it is changed.
+    """
     for name, value in list(vars(config).items()):
         if isinstance(value, PretrainedConfig):
-            _drop_nothing(value)
+            drop_nothing(value)
         elif _draws(name) and isinstance(value, int | float) and not isinstance(value, bool):
             setattr(config, name, type(value)(0))
         elif _draws(name) and isinstance(value, list | tuple):

@@ -11,7 +11,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from models.initialization import spread_weights
-from tests.architectures.building import _drop_nothing, _fits
+from tests.architectures.building import drop_nothing, fits
 from tests.architectures.catalogue import ARCHITECTURES
 from tests.architectures.record import SMALL
 
@@ -46,7 +46,15 @@ _SETTINGS = {
     "q_lora_rank": 16,
     "kv_lora_rank": 16,
     "prompt_length": 4,
+    "indexer_n_heads": 4,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 16,
+    "indexer_budget": 4,
+    "indexer_compress_ratio": 2,
+    "num_kv_shared_layers": 0,
 }
+_FEWEST = ("num_experts_per_tok",)
+"""Settings that are no larger than they usually are: some families have a router for one expert only."""
 
 
 def build(family: str, seed: int = 0) -> PreTrainedModel:
@@ -83,7 +91,7 @@ def _configuration(family: str) -> PretrainedConfig:
         own = ARCHITECTURES[family].settings
         settings = {**settings, **own, "use_cache": True, "is_decoder": True}
     config: PretrainedConfig = kind(**{n: v for n, v in settings.items() if v is not None})
-    _drop_nothing(config)
+    drop_nothing(config)
     return config
 
 
@@ -93,8 +101,14 @@ def _small(kind: Any) -> dict[str, Any]:
     settings: dict[str, Any] = {
         name: value
         for name, value in _SETTINGS.items()
-        if _has(usual, name) and _fits(vars(usual).get(name), value)
+        if _has(usual, name) and fits(vars(usual).get(name), value)
     }
+    for name in _FEWEST:
+        if name in settings and isinstance(most := vars(usual).get(name), int):
+            settings[name] = min(settings[name], most)
+    if "kv_lora_rank" in settings and "num_key_value_heads" in settings:
+        # Keys and values come out of one latent vector, for every head its own.
+        settings["num_key_value_heads"] = settings["num_attention_heads"]
     for name in _KINDS:
         listed = vars(usual).get(name)
         if isinstance(listed, list | tuple) and len(kinds := list(dict.fromkeys(listed))) > 1:
@@ -108,6 +122,9 @@ def _small(kind: Any) -> dict[str, Any]:
 
 def _has(usual: Any, name: str) -> bool:
     """Return whether a configuration has a setting; some refuse to tell what layers have each their own."""
+    computed = getattr(type(usual), name, None)
+    if isinstance(computed, property) and computed.fset is None:
+        return False
     try:
         return hasattr(usual, name)
     except Exception:  # of transformers' own for such settings, of no public class

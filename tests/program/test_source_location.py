@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import pytest
 
-from samba_onnx.program.source_location import STACK_TRACE, source_location
+from samba_onnx.program.source_location import STACK_TRACE, library_line, source_location, user_line
 
 # As torch 2.13 writes them, outermost frame first.
 MODEL = '  File "/home/me/net/model.py", line 8, in forward\n    y = self.fc(x)\n'
@@ -18,6 +18,9 @@ BERT = (
     '  File "/venv/lib/python3.11/site-packages/transformers/models/bert/modeling_bert.py", '
     "line 175, in forward\n    query_layer = self.query(hidden_states)\n"
 )
+
+STANDARD = 'File "/opt/python/lib/python3.11/contextlib.py", line 81, in inner\n'
+NAMED_TORCH = 'File "/home/me/torch/model.py", line 8, in forward\n'
 
 # As the older, TorchScript-based exporter writes them, innermost frame first.
 DOC_TORCH = "/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py(134): forward\n"
@@ -67,3 +70,21 @@ def test_a_huge_text_takes_no_time() -> None:
     node = ir.Node("", "Relu", [], doc_string="/a" * 1_000_000)
 
     assert source_location(node) == ""
+
+
+@pytest.mark.parametrize(
+    ("trace", "own", "library"),
+    [
+        (OUTER + MODEL + TORCH, "model.py:8", ""),
+        (OUTER + BERT + TORCH, "outer.py:3", "transformers/models/bert/modeling_bert.py:175"),
+        (BERT + MODEL, "model.py:8", ""),
+        (BERT + TORCH, "", "transformers/models/bert/modeling_bert.py:175"),
+        (OUTER + STANDARD + TORCH, "outer.py:3", ""),
+        (BERT + STANDARD, "", "transformers/models/bert/modeling_bert.py:175"),
+        (NAMED_TORCH + TORCH, "model.py:8", ""),
+        (TORCH, "", ""),
+        ("", "", ""),
+    ],
+)
+def test_lines_of_users_and_of_libraries(trace: str, own: str, library: str) -> None:
+    assert (user_line(trace), library_line(trace)) == (own, library)

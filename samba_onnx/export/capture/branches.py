@@ -59,6 +59,8 @@ class Values:
         self._recorded = False
         self._left: Iterator[Any] = iter(())
         self._lines: dict[str, None] = {}
+        self._first = ""
+        """Where the first value was asked for."""
 
     @property
     def recorded(self) -> bool:
@@ -90,7 +92,7 @@ class Values:
             ModelError: The module or its inputs have no values, or a value is one of a buffer that
                 the module changes, or a number out of an input or, where gradients are computed, a weight.
         """
-        _need_values(module, (args, keywords))
+        _need_values(module, (args, keywords), self._first)
         self._taken = []
         reads = StateReads(module, _TAKING, user_place)
         inputs = InputReads(module, user_place, training=gradients)
@@ -129,6 +131,7 @@ class Values:
 
         def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
             if not self._recorded:
+                self._first = self._first or user_place()
                 self._taken.append(None)
                 raise ValuesNeededError
             self._lines[user_place()] = None
@@ -272,12 +275,12 @@ def _is_empty(tensor: Any) -> bool:
     return isinstance(tensor, torch.Tensor) and tensor.is_meta
 
 
-def _need_values(module: nn.Module, inputs: Any) -> None:
+def _need_values(module: nn.Module, inputs: Any, place: str) -> None:
     missing = missing_values(module, inputs)
     if missing:
         raise ModelError(
-            f"what {type(module).__name__} does depends on values of tensors, but {missing}: give "
-            "all of them values, or take the dependence out of the module"
+            f"{place}: what {type(module).__name__} does depends on values of tensors here, but {missing}: "
+            "give all of them values, or take the dependence out of the module"
         )
 
 

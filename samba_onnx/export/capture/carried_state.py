@@ -23,9 +23,9 @@ from torch.export import ExportedProgram
 
 from samba_onnx.errors import ModelError
 from samba_onnx.export.capture.counted_numbers import Uses, counted
-from samba_onnx.export.capture.explanations import is_library
 from samba_onnx.export.capture.state_runs import Calls, Place, StateRuns, equal
 from samba_onnx.export.capture.variables import MISSING, Kept, Variable, Variables, same_leaf
+from samba_onnx.program.source_location import is_exporters
 from samba_onnx.tensor.carried import Step, carry, with_leaf
 
 __all__ = ["Watch", "keep_state"]
@@ -323,7 +323,7 @@ def _changing_line(runs: StateRuns, variable: Variable) -> str:
     def look(frame: Any, event: str, _argument: Any) -> Any:
         nonlocal last
         if event == "call":
-            return None if is_library(frame.f_code.co_filename) else look
+            return None if is_exporters(frame.f_code.co_filename) else look
         if not found and not begun[0].same(current()):
             found.append(last)
         if event == "line":

@@ -32,6 +32,9 @@ def check_sizes(graph_module: fx.GraphModule, *, numbers: bool = True) -> None:
     Raises:
         ModelError: There is such a tensor.
     """
+    for inner in graph_module.children():
+        if isinstance(inner, fx.GraphModule):
+            check_sizes(inner, numbers=numbers)
     for node in graph_module.graph.nodes:
         for value in pytree.tree_leaves(node.meta.get("val")):
             sizes = value.shape if isinstance(value, torch.Tensor) else (value,) * numbers
@@ -75,6 +78,8 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
     Raises:
         ModelError: The module writes into a tensor that it has not registered.
     """
+    # What depends on values is decomposed as well as it goes, and without the lines of blocks.
+    _place_blocks(program.graph_module)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -87,6 +92,24 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
         if written is None:
             raise
         raise written_constant(written[1]) from error
+
+
+def _place_blocks(graph_module: fx.GraphModule) -> None:
+    """Let calls of graphs within the graph, as of what is under ``no_grad``, have the place of what these do.
+
+    Torch takes them apart, gives each operator the place of the call, and leaves calls without any.
+    """
+    for node in graph_module.graph.nodes:
+        if not isinstance(node.target, torch._ops.HigherOrderOperator):
+            continue
+        for operand in node.all_input_nodes:
+            inner = operand.op == "get_attr" and getattr(graph_module, str(operand.target), None)
+            if not isinstance(inner, fx.GraphModule):
+                continue
+            _place_blocks(inner)
+            traces = (one.meta.get("stack_trace") for one in inner.graph.nodes)
+            if trace := next(filter(None, traces), None):
+                node.meta.setdefault("stack_trace", trace)
 
 
 @contextlib.contextmanager

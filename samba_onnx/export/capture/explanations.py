@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -17,7 +18,8 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from samba_onnx.program.source_location import trace_location
+from samba_onnx.export.places import CodePlace, Level, stack_place
+from samba_onnx.program.source_location import is_exporters
 
 _BY_FUNCTION: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -107,52 +109,56 @@ def explained(error: Exception) -> str:
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-def raised_at(error: Exception) -> str:
-    """Return the user's line at which an error was raised, as ``model.py:12``; empty for none.
+def raised_at(error: Exception) -> CodePlace:
+    """Return where in the user's model an error was raised.
 
     Args:
         error: It has a traceback.
     """
-    own = [frame for frame in _frames(error) if not is_library(frame.filename)]
-    return trace_location("".join(traceback.format_list(own)))
+    return stack_place(_inside(_levels(error)))
 
 
 def user_place() -> str:
-    """Return the line of the user's model that is being executed, as ``model.py:12``."""
-    stack = traceback.extract_stack()
-    # The program that called the exporter lies further out, and is no part of the model.
-    start = next((i for i, frame in enumerate(stack) if frame.filename.startswith(_ROOM)), 0)
-    inner, whole = (
-        trace_location("".join(traceback.format_list(frames))) for frames in (stack[start:], stack)
-    )
-    whole = whole or "an unknown line"
-    return whole if not inner or inner.startswith(("torch/", "samba_onnx/")) else inner
+    """Return where in the user's model the program is, as ``model.py:12``, for messages."""
+    stack = [(frame, line) for frame, line in traceback.walk_stack(sys._getframe(1))][::-1]
+    inner = stack_place(_inside(stack))
+    # Outside of all modules, the line that gave the model to the compiler is the best there is.
+    return str(stack_place(stack) if not inner.line and inner.module is None else inner)
+
+
+def _inside(levels: Sequence[Level]) -> Sequence[Level]:
+    """Return the levels of a stack from the first of the exporter's own on.
+
+    The program that called the exporter lies further out, and is no part of the model.
+    """
+    files = [frame.f_code.co_filename for frame, _ in levels]
+    start = next((i for i, file in enumerate(files) if file.startswith(_ROOM)), 0)
+    return levels[start:]
 
 
 def _called(error: Exception) -> list[str]:
     """Return the files of torch behind the last line of the user's, outermost first."""
-    files = [frame.filename.replace("\\", "/") for frame in _frames(error)]
-    start = max((place for place, file in enumerate(files) if not is_library(file)), default=-1)
+    files = [_file(level) for level in _inside(_levels(error))]
+    start = max((place for place, file in enumerate(files) if _is_models(file)), default=-1)
     return [file for file in files[start + 1 :] if "/torch/" in file]
 
 
-def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """Return the frames of an error; those of its cause where its own do not reach the user's code."""
-    frames = list(traceback.extract_tb(error.__traceback__))
+def _levels(error: BaseException) -> list[Level]:
+    """Return the stack of an error; that of its cause where its own does not reach the model's code."""
+    levels = list(traceback.walk_tb(error.__traceback__))
     earlier = error.__cause__ or error.__context__
-    if earlier is None or not all(is_library(frame.filename) for frame in frames):
-        return frames
-    return _frames(earlier)
+    if earlier is None or any(_is_models(_file(level)) for level in _inside(levels)):
+        return levels
+    return _levels(earlier)
 
 
-def is_library(file: str) -> bool:
-    """Return whether a file is none of the user's: of torch, or of this product.
+def _file(level: Level) -> str:
+    return level[0].f_code.co_filename.replace("\\", "/")
 
-    Args:
-        file: Its path.
-    """
-    file = file.replace("\\", "/")
-    return "/torch/" in file or "/samba_onnx/" in file or file.endswith("/contextlib.py")
+
+def _is_models(file: str) -> bool:
+    """Return whether a file may be of a model: the user's, or of a library that has models."""
+    return not is_exporters(file)
 
 
 def _is_internal(files: list[str]) -> bool:

@@ -25,7 +25,7 @@ from torch.utils.hooks import BackwardHook
 from samba_onnx.errors import GradientError, InternalError
 from samba_onnx.export.capture.branches import TakenValues
 from samba_onnx.export.capture.explanations import explained
-from samba_onnx.program.source_location import trace_location
+from samba_onnx.program.source_location import user_line
 
 
 class _RuleOperator(HigherOrderOperator):
@@ -231,12 +231,12 @@ class Hook:
             result = self.function(*operands)
         except Exception as error:  # whatever the user's hook raises
             raise GradientError(
-                f"the hook at {code_place(self.function)} cannot be compiled: {explained(error)}"
+                f"the hook {code_place(self.function)} cannot be compiled: {explained(error)}"
             ) from error
         written = [gradient._version for gradient in gradients] != versions
         if not written and not tensors_of(result):
             raise GradientError(
-                f"the hook at {code_place(self.function)} returns no gradient: it would run once, "
+                f"the hook {code_place(self.function)} returns no gradient: it would run once, "
                 "while the model is compiled, and never on the device; remove it and read gradients "
                 "from the session, or let it return the gradient to go on with"
             )
@@ -253,10 +253,11 @@ def checked_hook(hook: Callable[..., Any]) -> Hook:
         GradientError: It is one of several tensors' hooks that torch calls together.
     """
     plain = _plain(hook)
-    if plain.__code__.co_filename == torch.autograd.graph.__file__:
+    code = getattr(plain, "__code__", None)  # what is written in C has none
+    if code is not None and code.co_filename == torch.autograd.graph.__file__:
         user = inspect.getclosurevars(plain).nonlocals.get("fn", hook)
         raise GradientError(
-            f"the hook at {code_place(user)} is registered by register_multi_grad_hook, which "
+            f"the hook {code_place(user)} is registered by register_multi_grad_hook, which "
             "changes no gradient: it would run once, while the model is compiled, and never on the "
             "device; remove it, and read gradients from the session"
         )
@@ -264,16 +265,20 @@ def checked_hook(hook: Callable[..., Any]) -> Hook:
 
 
 def code_place(function: Callable[..., Any]) -> str:
-    """Return where the code of a function begins, as ``model.py:12``.
+    """Return where the code of a function begins, as ``at model.py:12``; what it is if that is no user's.
 
     Args:
-        function: Any callable of the user's.
+        function: Any callable, as the user gave it.
     """
-    code = getattr(_plain(function), "__code__", None)
-    if code is None:
-        return "an unknown line"
-    frame = f'File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}'
-    return trace_location(frame) or "an unknown line"
+    plain = _plain(function)
+    if code := getattr(plain, "__code__", None):
+        line = user_line(
+            f'File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}'
+        )
+        if line:
+            return f"at {line}"
+    name = getattr(plain, "__qualname__", type(plain).__name__)
+    return f"({name} of {(getattr(plain, '__module__', '') or 'torch').partition('.')[0]})"
 
 
 def _plain(function: Any) -> Any:

@@ -31,6 +31,7 @@ _Function: TypeAlias = Callable[..., Any]
 
 _UNKNOWN: Final = object()
 """Stands for the real value of a tensor that has none."""
+_INTEGERS: Final = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
 _LARGEST: Final = 1 << 26
 """A tensor of more elements or bytes is not computed twice: nobody asks for one of its values."""
 _LIFTED: Final = torch.ops.aten.lift_fresh_copy.default
@@ -54,6 +55,21 @@ _SUBSCRIPTS: Final = frozenset(
     | {Tensor.index_put, Tensor.index_put_, torch.index_put, torch.index_put_}
 )
 """Functions whose second operand are indices, for which masks may stand."""
+_SIZED: Final = frozenset(
+    {
+        *(
+            getattr(torch, name)
+            for name in ("arange", "empty", "full", "linspace", "ones", "zeros")
+        ),
+        *(getattr(torch, name) for name in ("broadcast_to", "narrow", "reshape", "roll", "tile")),
+        *(getattr(Tensor, name) for name in ("broadcast_to", "expand", "narrow", "repeat", "tile")),
+        *(getattr(Tensor, name) for name in ("new_empty", "new_full", "new_ones", "new_zeros")),
+        *(getattr(Tensor, name) for name in ("reshape", "roll", "unflatten", "view")),
+        nn.functional.pad,
+    }
+)
+"""Functions that take sizes, for which tensors of one integer may stand. Torch takes these out itself, without
+asking as Python does."""
 _TORCH_KINDS: Final = frozenset({Tensor, nn.Parameter, FakeTensor})
 """Types whose properties are torch's own."""
 
@@ -108,6 +124,8 @@ class KnownValues(TorchFunctionMode):
         return result
 
     def _called(self, func: _Function, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        if func in _SIZED:
+            args, keywords = pytree.tree_map(self._size, (args, keywords))
         tensors = [leaf for leaf in pytree.tree_leaves((args, keywords)) if _is_tensor(leaf)]
         if not tensors:
             return self._created(func, args, keywords)
@@ -134,6 +152,16 @@ class KnownValues(TorchFunctionMode):
             if computed is not None:
                 self._keep(traced, computed.result)
         return traced
+
+    def _size(self, leaf: Any) -> Any:
+        """Return a known tensor of one integer as that, and everything else as it is."""
+        if not _is_tensor(leaf) or leaf.dim() or leaf.dtype not in _INTEGERS:
+            return leaf
+        value: Any = self._value(leaf)
+        if value is _UNKNOWN:
+            return leaf
+        with _really():
+            return int(value)
 
     def _value(self, tensor: Tensor) -> Any:
         """Return the real counterpart of a tensor; ``_UNKNOWN`` if it has none."""

@@ -306,7 +306,7 @@ def _refuse_saved_tensors_hooks(hooks: saved_tensors_hooks) -> None:
         return
     raise GradientError(
         f"{user_place()}: saved_tensors_hooks decide what the backward keeps, which the compiler "
-        f"does for itself (the first of them is at {code_place(pack)}): leave them out"
+        f"does for itself (the first of them is {code_place(pack)}): leave them out"
     )
 
 
@@ -319,6 +319,6 @@ def _refuse_old_hooks(module: nn.Module) -> None:
             old += inner._backward_hooks.values()
     if old:
         raise GradientError(
-            f"the hook at {code_place(old[0])} is registered by register_backward_hook, which torch "
+            f"the hook {code_place(old[0])} is registered by register_backward_hook, which torch "
             "has given up: register it by register_full_backward_hook"
         )

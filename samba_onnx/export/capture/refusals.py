@@ -162,9 +162,8 @@ def not_captured(module: nn.Module, error: Exception) -> ModelError:
         module: What was traced.
         error: What was raised meanwhile.
     """
-    location = raised_at(error)
+    place = raised_at(error)
     return ModelError(
-        f"{type(module).__name__} cannot be captured; at {location or 'an unknown line'}: "
-        f"{explained(error)}",
-        location=location or None,
+        f"{type(module).__name__} cannot be captured; {place.phrase}: {explained(error)}",
+        location=place.line or None,
     )

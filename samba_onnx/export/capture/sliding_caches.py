@@ -15,6 +15,9 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import is_fake
 
+from samba_onnx.errors import ModelError
+from samba_onnx.export.capture.explanations import user_place
+
 __all__ = ["LENGTH", "NUMBER", "follow_length", "length_of", "original_class"]
 
 NUMBER: Final = "cumulative_length_int"
@@ -87,21 +90,30 @@ class _Offset:
     could tell.
     """
 
-    def __init__(self, value: Tensor) -> None:
+    def __init__(self, value: Tensor, least: int = 0) -> None:
         self.value = value
+        self.least = least
+        """What the number is at least: a position is never below 0."""
 
     def __add__(self, other: Any) -> Any:
         whole = self.value + other
-        return whole if isinstance(other, Tensor) else _Offset(whole)
+        return whole if isinstance(other, Tensor) else _Offset(whole, self.least + other)
 
     __radd__ = __add__
 
     def __sub__(self, other: int) -> _Offset:
-        return _Offset(self.value - other)
+        return _Offset(self.value - other, self.least - other)
 
     def __gt__(self, other: int) -> bool:
         # Asked to find out whether a mask of padding is too short and has to be made longer: one
-        # program has masks of one length, that of the longest text.
+        # program has masks of one length, that of the longest text. A table of the tokens of one
+        # call is too short at all times, and would have to grow with the text.
+        if self.least > other:
+            raise ModelError(
+                f"{user_place()}: a table about tokens is made longer by how many were read before, and a "
+                "compiled graph has fixed sizes: give it for the whole text, or compile forward without a "
+                "cache, for texts of one length"
+            )
         return False
 
 

@@ -11,7 +11,8 @@ import onnx_ir as ir
 import torch
 from torch import Tensor, fx
 
-from samba_onnx.errors import InternalError, ModelError
+from samba_onnx.errors import InternalError
+from samba_onnx.export.naming import refused
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.facts.domains import DROPOUT_MASK, SAMBA_DOMAIN
 from samba_onnx.facts.names import RATE, SEED
@@ -222,12 +223,11 @@ def _arguments(node: fx.Node) -> dict[str, Any]:
     return {**values, **node.kwargs}
 
 
-def refuse_randomness(nodes: Iterable[fx.Node], where: Callable[[fx.Node], str]) -> None:
+def refuse_randomness(nodes: Iterable[fx.Node]) -> None:
     """Refuse what is random but no dropout: the device has no generator for it.
 
     Args:
         nodes: The nodes of a traced graph.
-        where: Gives the source line of a node.
 
     Raises:
         ModelError: There is such a node.
@@ -237,9 +237,10 @@ def refuse_randomness(nodes: Iterable[fx.Node], where: Callable[[fx.Node], str])
         if not isinstance(target, torch._ops.OpOverload) or target.namespace == SAMBA_DOMAIN:
             continue
         if torch.Tag.nondeterministic_seeded in target.tags:
-            raise ModelError(
-                f"{target} {where(node)} draws random numbers, which a compiled graph cannot do "
-                "outside dropout: draw them on the host and pass them as an input"
+            raise refused(
+                node,
+                " draws random numbers, which a compiled graph cannot do outside dropout: draw them "
+                "on the host and pass them as an input",
             )
 
 

@@ -29,8 +29,9 @@ from samba_onnx.export.differentiation.parameter_hooks import (
     refuse_accumulator_hooks,
     register_hooks,
 )
-from samba_onnx.export.differentiation.recording import ModuleTrace, OriginMarks, where
+from samba_onnx.export.differentiation.recording import ModuleTrace, OriginMarks
 from samba_onnx.export.differentiation.substitution import Substitution
+from samba_onnx.export.places import node_place
 from samba_onnx.safety.collecting import collections_deferred
 from samba_onnx.tensor.gradient_hooks import accumulation_hooks
 
@@ -131,7 +132,7 @@ def joint_graph(request: JointRequest) -> Joint:
         trace.check_constants(traced)
         traced = made_functional(traced, table, trace.marks.replay)
         trace.marks.flush()
-    refuse_randomness(traced.graph.nodes, where)
+    refuse_randomness(traced.graph.nodes)
     return trace.joint(traced)
 
 
@@ -193,7 +194,7 @@ class _Trace:
             user = next(iter(node.users), node)
             if written or self._known.is_member(content) or _is_empty(content):
                 raise GradientError(
-                    f"a hook or backward {where(user)} "
+                    f"a hook or backward {node_place(user).phrase} "
                     + ("writes to" if written else "uses")
                     + " a tensor that the graph does not know: give it to the function as an "
                     "argument and save it with save_for_backward, or register it as a buffer"

@@ -24,7 +24,7 @@ def refuse_accumulator_hooks(parameter: Tensor) -> None:
     """
     for hook in accumulator_hooks(parameter):
         raise GradientError(
-            f"the hook at {code_place(hook)} is registered on the step that accumulates a parameter's "
+            f"the hook {code_place(hook)} is registered on the step that accumulates a parameter's "
             "gradient, which the device does not run: register it on the parameter, with "
             "register_hook or register_post_accumulate_grad_hook"
         )
@@ -63,7 +63,7 @@ def after_accumulation(parameter: Tensor, leaf: Tensor, gradient: Tensor, known:
 
 
 def _after(hook: Callable[..., Any], leaf: Tensor, gradient: Tensor, known: Known) -> Tensor:
-    start = f"the hook at {code_place(hook)}, which runs after accumulation,"
+    start = f"the hook {code_place(hook)}, which runs after accumulation,"
     version = gradient._version
     leaf.grad = gradient
     try:

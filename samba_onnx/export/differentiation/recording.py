@@ -21,8 +21,8 @@ from samba_onnx.export.decomposition.functionalizing import is_written
 from samba_onnx.export.decomposition.rewriting import rewritten
 from samba_onnx.export.differentiation.substitution import Substitution
 from samba_onnx.export.naming import operator_name, whole_operator
+from samba_onnx.export.places import node_place
 from samba_onnx.program.scopes import OPERATOR_KEY
-from samba_onnx.program.source_location import trace_location
 
 BACKWARD: Final = "backward"
 """Key of a traced node's metadata: whether automatic differentiation made it."""
@@ -101,12 +101,6 @@ def _mark(node: fx.Node, origin: fx.Node, backward: bool) -> None:
     node.meta[BACKWARD] = backward
 
 
-def where(node: fx.Node) -> str:
-    """Return the user's line that a node comes from, as ``at model.py:12``."""
-    place = trace_location(node.meta.get("stack_trace") or "")
-    return f"at {place}" if place else "at an unknown line"
-
-
 class ModuleTrace(fx.Interpreter):
     """Executes an exported graph on tensors that are traced and differentiated.
 
@@ -176,7 +170,7 @@ class ModuleTrace(fx.Interpreter):
         index = next((i for i, a in enumerate(args) if isinstance(a, fx.GraphModule)), None)
         if index is None or target.name() not in _CONTEXTS:
             raise ModelError(
-                f"{target.name()} {where(self._node)} cannot be differentiated: "  # type: ignore[arg-type]
+                f"{target.name()} {node_place(self._node).phrase} cannot be differentiated: "  # type: ignore[arg-type]
                 "training needs a module without control flow that depends on values"
             )
         inner = ModuleTrace(args[index], self._marks, self._draws, self._rules, self._known)
@@ -196,8 +190,10 @@ class ModuleTrace(fx.Interpreter):
         if cut is None:
             return f"{start}: compute it from parameters, or name another output in loss_indices"
         if isinstance(cut.target, torch._ops.HigherOrderOperator):
-            return f"{start}: what is computed {where(_first(cut))} is under torch.no_grad"
-        return f"{start}: {cut.target} {where(cut)} has no gradient"
+            return (
+                f"{start}: what is computed {node_place(_first(cut)).phrase} is under torch.no_grad"
+            )
+        return f"{start}: {cut.target} {node_place(cut).phrase} has no gradient"
 
     def _cut(self, output: Any) -> fx.Node | None:
         """Return the operator, closest to an output, that stops all gradients."""
@@ -217,11 +213,11 @@ class ModuleTrace(fx.Interpreter):
         node = self._marks.origin
         what = "an operator"
         if node is not None and node.target is RULE:
-            what = f"the function {where(node)}, which has a backward of its own,"
-            line = raised_at(error)
+            what = f"the function {node_place(node).phrase}, which has a backward of its own,"
+            line = raised_at(error).line
             what += f" fails at {line}, and" if line else ""
         elif node is not None:
-            what = f"{node.target} {where(node)}"
+            what = f"{node.target} {node_place(node).phrase}"
         return GradientError(f"{what} cannot be differentiated: {explained(error)}")
 
 

@@ -74,7 +74,7 @@ class Substitution(TorchFunctionMode):
                 result = pytree.tree_map(self.of, function(*operands))
             if self._versions() != before:
                 raise GradientError(
-                    f"the hook or backward at {code_place(function)} writes to a parameter or buffer "
+                    f"the hook or backward {code_place(function)} writes to a parameter or buffer "
                     "of the module: what runs backward computes gradients only, so let forward "
                     "write to it"
                 )

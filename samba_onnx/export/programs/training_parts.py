@@ -16,7 +16,8 @@ from samba_onnx.errors import ModelError
 from samba_onnx.export.capture.conforming import check_sizes
 from samba_onnx.export.differentiation.joint import Joint, JointRequest
 from samba_onnx.export.differentiation.partitioning import Half, partition
-from samba_onnx.export.naming import SymbolClaims, place
+from samba_onnx.export.naming import SymbolClaims
+from samba_onnx.export.places import node_place
 from samba_onnx.export.programs.output_names import output_name
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
@@ -301,7 +302,7 @@ class _Writer:
 def _missing(node: fx.Node) -> str:
     source = node.args[0] if node.target is operator.getitem else node
     return (
-        f"{getattr(source, 'target', source)} at {place(node)} cannot be differentiated in ONNX: "
+        f"{getattr(source, 'target', source)} {node_place(node).phrase} cannot be differentiated in ONNX: "
         "its gradient needs what only torch computes; compute it with other operators"
     )
 

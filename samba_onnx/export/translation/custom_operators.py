@@ -16,7 +16,7 @@ from samba_onnx.export.naming import refused
 from samba_onnx.export.operators.custom import CustomRule
 from samba_onnx.export.operators.custom_context import TranslationContext
 from samba_onnx.export.translation.builder import element, sizes
-from samba_onnx.program.source_location import trace_location
+from samba_onnx.program.source_location import user_line
 
 
 def custom_results(
@@ -96,8 +96,7 @@ def _difference(results: Sequence[Any], context: TranslationContext) -> str:
 
 def _failure(error: Exception, rule: CustomRule) -> str:
     """Say where a user's function failed, and with what."""
-    place = trace_location("".join(traceback.format_tb(error.__traceback__)))
-    if not place or place.startswith("samba_onnx/"):  # The call itself failed.
-        place = rule.place
+    # Without a line of the user's, the call itself failed.
+    place = user_line("".join(traceback.format_tb(error.__traceback__))) or rule.place
     reason = " ".join(str(error).split())[:300]
     return f"failed at {place}: {type(error).__name__}: {reason}"

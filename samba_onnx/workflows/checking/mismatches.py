@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from samba_onnx.errors import ExecutionError, ExportMismatchError
 from samba_onnx.export.differentiation.recording import BACKWARD
-from samba_onnx.export.naming import place
+from samba_onnx.export.places import node_place
 from samba_onnx.facts.names import GRADIENT, UPDATED, updated_name, written_name
 from samba_onnx.facts.tolerances import TIMES_ALLOWED
 from samba_onnx.workflows.checking.captured_graphs import CapturedGraph, captured_graph, is_faithful
@@ -165,8 +165,8 @@ def _operator_error(difference: OperatorDifference, runs: TorchRuns) -> ExportMi
 
 def _where(node: fx.Node) -> str:
     """Return an operator and the user's line."""
-    backward = "the backward of " if node.meta.get(BACKWARD) else ""
-    return f"{node.target} at {backward}{place(node)}"
+    backward = "in the backward of what is " if node.meta.get(BACKWARD) else ""
+    return f"{node.target} {backward}{node_place(node).phrase}"
 
 
 def _refusal(text: str, difference: OperatorDifference | None) -> ExportMismatchError:
@@ -174,5 +174,5 @@ def _refusal(text: str, difference: OperatorDifference | None) -> ExportMismatch
     return ExportMismatchError(
         f"{text}; write that in another way",
         operator=None if node is None else str(node.target),
-        location=None if node is None else place(node),
+        location=None if node is None else node_place(node).line or None,
     )

@@ -85,9 +85,26 @@ def own_tensor(x: Tensor) -> Any:
     return x * OWN.max().item() + OWN[1:3].sum().item()
 
 
+def sized(x: Tensor) -> Any:
+    """Let tensors be sizes, which torch takes out without asking as Python does."""
+    three, rows = torch.tensor([3, 0]).max(), torch.arange(3).max() + 1
+    padded = nn.functional.pad(x, (0, three)).narrow(1, three - 2, rows)
+    return (
+        x.repeat(1, three),
+        x.unsqueeze(0).expand(rows, -1, -1),
+        padded,
+        torch.full((rows,), three),
+    )
+
+
+def ranged(x: Tensor) -> Any:
+    start = torch.ones(1, dtype=torch.int64).sum()
+    return x + torch.arange(start, start + 4), x.reshape(start + 3, -1), x.new_zeros(start) + x
+
+
 WORKING: list[Callable[[Tensor], Any]] = [
     *(item, branch, number, listed, sizes, from_numpy, to_numpy, nonzero, mask, unique),
-    *(written_by_slices, own_tensor, written_where_a_mask_is_true),
+    *(written_by_slices, own_tensor, written_where_a_mask_is_true, sized, ranged),
 ]
 
 

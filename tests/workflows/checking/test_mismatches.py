@@ -172,8 +172,8 @@ def test_results_have_the_users_names(
 def test_places_are_lines_of_the_user() -> None:
     assert mismatches._where(node()) == "aten.exp.default at mine.py:7"
     backward = mismatches._where(node(backward=True))
-    assert backward == "aten.exp.default at the backward of mine.py:7"
-    assert mismatches._where(node(trace="")) == "aten.exp.default at an unknown line"
+    assert backward == "aten.exp.default in the backward of what is at mine.py:7"
+    assert mismatches._where(node(trace="")) == "aten.exp.default in the model"
 
 
 def test_what_the_program_does_not_know_stays_as_it_is(
