@@ -182,8 +182,7 @@ class RunPlanner:
         """
         manifest = pef.manifest
         refuse_unless_member(manifest.parallel, rdu)
-        self._pef, self._rdu = pef, rdu
-        self._memory, self._merge = memory, merge
+        self._pef, self._rdu, self._memory, self._merge = pef, rdu, memory, merge
         # Frozen values are copied into the layout of kernels, which is what prepacking means:
         # whoever wants none keeps a single copy.
         self._constant = _frozen_residents(manifest) if settings.prepack else frozenset()
