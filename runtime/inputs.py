@@ -56,6 +56,7 @@ class InputSpec:
         """
         if self.dtype is None:
             return self._check_container(value)
+        # The usual case, for which a run of a few microseconds should not pay.
         if type(value) is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
             return value
         return self._check_tensor(value)

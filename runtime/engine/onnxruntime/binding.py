@@ -39,7 +39,7 @@ class BoundSession:
 
 @dataclass(frozen=True)
 class BoundSteps:
-    """Several that execute one after the other."""
+    """Several computations that execute one after the other."""
 
     steps: tuple[BoundComputation, ...]
 
@@ -60,8 +60,8 @@ def freeze_inputs(
             these values as long as the session lives.
 
     Returns:
-        Those whose content onnxruntime must be given, for the model only names them; the content
-        of small ones is in the model.
+        The inputs whose content onnxruntime must be given, for the model only names them; the
+        content of small ones is in the model.
     """
     inputs = [value for value in model.graph.input if value.name not in tensors]
     del model.graph.input[:]
@@ -115,16 +115,19 @@ def bind_session(
         tensor = memory.tensor(name)
         number = tensor.element.number
         binding.bind_input(name, "cpu", 0, number, tensor.shape, tensor.address)
+    # Outputs that lowerings added overwrite no input: they are added only where none is overwritten.
     symbols = [name for name in outputs if name not in places]
     unsafe = unsafe_in_place(model, memory, inputs, symbols)
     copies: list[tuple[Array, Array]] = []
     for name, shape in outputs.items():
         tensor = memory.tensor(places.get(name, name))
         if name in unsafe:
+            # It is copied to its place after the run, when nothing reads the old value any more.
             buffer = memory.private(name)
             copies.append((tensor.items, buffer.items))
             tensor = buffer
         number = tensor.element.number
+        # Where a last reshape was left out, the same bytes are written in another shape.
         seen = tensor.shape if shape is None else shape
         binding.bind_output(name, "cpu", 0, number, seen, tensor.address)
     return BoundSession(session, binding, tuple(copies), values)
