@@ -53,16 +53,20 @@ def call(
     in_place = is_in_place(function)
     first = args[0] if args else None
     if isinstance(first, cls) and first._host.is_empty:
+        # Before values are made: it needs none, and what is empty stays so.
         if row.name == "detach":
             return _detached(first)
         if in_place and row.overwrites:
             first._host.allocate(first)
     _need_data(cls, row.reads, args, keywords)
+    # Writing in place has no other meaning than torch's.
     implementation = None if in_place else row.implementation
     with natively():
         args, keywords = widened(function, args, keywords)
         result = (implementation or function)(*args, **keywords)
         if in_place or keywords.get("out") is not None:
+            # Something was written that may be on the device as well: the next run looks. The result is
+            # an argument of the call, so that it is not to be wrapped.
             HOST_WRITES.count += 1
             return result
         result = _as_ours(cls, result, args, keywords)
@@ -110,6 +114,7 @@ def _as_ours(
 ) -> Any:
     """Return the result of a call with its tensors as ``cls``, whatever they are nested in."""
     if isinstance(result, torch.Tensor):
+        # Ours already, or of somebody else's class, which its author wants to see again.
         if type(result) is not torch.Tensor:
             return result
         if any(result is tensor for tensor in _tensors((*args, *keywords.values()))):
@@ -121,5 +126,6 @@ def _as_ours(
         parts = [_as_ours(cls, part, args, keywords) for part in result]
         return type(result)(parts) if not hasattr(result, "_make") else type(result)(*parts)
     if isinstance(result, Iterator):
+        # One after the other, when each is asked for.
         return (_as_ours(cls, part, args, keywords) for part in result)
     return result

@@ -133,6 +133,7 @@ def _name_members(model: nn.Module, root: str) -> None:
     taken = {name for key, (name, _) in paths.items() if key not in others}
     for key, (name, tensor) in paths.items():
         own = _own_name(tensor, known)
+        # The other model's name stays, unless a member of this one goes by it now.
         if key in others and own and own not in taken:
             taken.add(own)
             continue
@@ -164,6 +165,7 @@ def _samba_parameter(parameter: nn.Parameter) -> SambaParameter:
     known = _REPLACEMENTS.get(parameter)  # type: ignore[no-untyped-call]
     if isinstance(known, SambaParameter) and _stands_for(known, parameter):
         return known
+    # Without memory there is nothing to share: an empty parameter stands for it.
     if parameter.is_meta:
         result = SambaParameter(shape=parameter.shape, dtype=parameter.dtype, requires_grad=False)
     else:
