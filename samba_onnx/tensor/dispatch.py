@@ -59,14 +59,12 @@ def call(
         if in_place and row.overwrites:
             first._host.allocate(first)
     _need_data(cls, row.reads, args, keywords)
-    # Writing in place has no other meaning than torch's.
     implementation = None if in_place else row.implementation
     with natively():
         args, keywords = widened(function, args, keywords)
         result = (implementation or function)(*args, **keywords)
         if in_place or keywords.get("out") is not None:
-            # Something was written that may be on the device as well: the next run looks. The result is
-            # an argument of the call, so that it is not to be wrapped.
+            # What was written may be on the device as well; the result is an argument, and not new.
             HOST_WRITES.count += 1
             return result
         result = _as_ours(cls, result, args, keywords)

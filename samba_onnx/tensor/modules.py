@@ -119,6 +119,7 @@ def _set_name(module: nn.Module, name: str) -> None:
     ours = vars(module).get(_NAME)
     if vars(module).get("name") == ours if ours else not hasattr(module, "name"):
         setattr(module, "name", name)  # noqa: B010  a module's type knows no such attribute
+        # By this the next conversion knows that the name is ours, and may be another one then.
         setattr(module, _NAME, name)
 
 
