@@ -53,7 +53,6 @@ def call(
     in_place = is_in_place(function)
     first = args[0] if args else None
     if isinstance(first, cls) and first._host.is_empty:
-        # Before values are made: it needs none, and what is empty stays so.
         if row.name == "detach":
             return _detached(first)
         if in_place and row.overwrites:
