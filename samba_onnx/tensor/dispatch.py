@@ -63,7 +63,6 @@ def call(
         args, keywords = widened(function, args, keywords)
         result = (implementation or function)(*args, **keywords)
         if in_place or keywords.get("out") is not None:
-            # What was written may be on the device as well; the result is an argument, and not new.
             HOST_WRITES.count += 1
             return result
         result = _as_ours(cls, result, args, keywords)

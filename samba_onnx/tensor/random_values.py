@@ -242,6 +242,7 @@ class RandomSource:
         """
         generator = None
         if self._seed is not None:
+            # By a digest, so that tensors with similar names do not draw similar numbers.
             digest = hashlib.blake2b(f"{self._seed} {name}".encode(), digest_size=8).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
         return MultithreadedRNG(self._options, generator)
