@@ -63,6 +63,9 @@ class Replay:
             # The very same dtype is the usual case, and quicker to see than an equal one.
             if type(value) is not _ARRAY or value.dtype is not dtype or value.shape != shape:
                 value = spec.check(value)
+            else:
+                for each in spec.index_checks:
+                    each.check(value)
             arrays.append(value)
         return arrays
 

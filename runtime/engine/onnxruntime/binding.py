@@ -71,6 +71,7 @@ def freeze_inputs(
         proto = model.graph.initializer.add(
             name=name, data_type=tensor.element.number, dims=tensor.shape
         )
+        # Shapes and bounds decide how a model may be rewritten, and must be in it for that.
         if tensor.items.nbytes <= _INLINE_BYTES:
             proto.raw_data = tensor.items.tobytes()
             continue
