@@ -79,7 +79,7 @@ class Contents:
         self._note_argins(registers)
 
     def _own(self, name: str) -> Array:
-        """What this RDU holds of a value that the PEF has in whole."""
+        """Return what this RDU holds of a value that the PEF has in whole: the value, or its shard."""
         return shard_of(self._pef.weight(name), self._symbols[name].sharded, self._number)
 
     def _initializers(self) -> dict[str, int]:
@@ -89,7 +89,7 @@ class Contents:
         """
         weights = {name for section in self._pef.manifest.sections for name in section.weights}
         stored = {name for name in weights if self._symbols[name].stored is not None}
-        # Only these are read: to parse the model of every stage would take longer than to load it.
+        # Only these are parsed: the file of weights says how large all others are.
         inside = {
             section.id
             for section in self._pef.manifest.sections

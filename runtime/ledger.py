@@ -191,6 +191,7 @@ class Ledger:
         if self._open is not None:
             self._close()
         last = self._entries[-1] if self._entries else None
+        # The same object first: a replay enters its records again and again.
         if last is transfers or (type(last) is tuple and last == transfers):
             self._entries[-1] = _Runs(transfers)
         elif type(last) is _Runs and (last.transfers is transfers or last.transfers == transfers):

@@ -183,8 +183,6 @@ class RunPlanner:
         manifest = pef.manifest
         refuse_unless_member(manifest.parallel, rdu)
         self._pef, self._rdu, self._memory, self._merge = pef, rdu, memory, merge
-        # Frozen values are copied into the layout of kernels, which is what prepacking means:
-        # whoever wants none keeps a single copy.
         self._constant = _frozen_residents(manifest) if settings.prepack else frozenset()
         self._fixed = manifest.fixed_residents()
         self._sharers = sharers(manifest.symbols)
@@ -366,5 +364,7 @@ def _reduction_place(request: RunRequest, steps: Sequence[Step]) -> int | None:
 
 def _frozen_residents(manifest: Manifest) -> frozenset[str]:
     """Return the residents that sessions may take for constants."""
+    # Only where weights may be prepacked: a session copies what is frozen into the layout of its
+    # kernels, and whoever wants no second copy of weights wants none of these.
     stored = {symbol.name for symbol in manifest.symbols if symbol.stored is not None}
     return manifest.fixed_residents() - stored

@@ -183,6 +183,8 @@ class ReductionPlanner:
             # An optimizer must not see gradients of one replica, whether REDUCE was asked for or not.
             if number == reduce_at or (mode is not None and walk.is_unreduced(read)):
                 walk.reduce(number)
+            # In this order, as a step reads before it writes: what it reads may be unreduced, and what
+            # it writes is new afterwards.
             walk.read(number, read)
             walk.write(number, written, is_backward=kind is SectionType.BCKWD)
         if reduce_at == len(steps):

@@ -80,6 +80,7 @@ class Reductions:
         self._stretches: dict[tuple[Start, GradientReduction], tuple[_Stretch, ...]] = {}
         for buckets in self.buckets.values():
             for bucket in buckets:
+                # Now, before a session is bound to the addresses that they had otherwise.
                 memory.lay_together(bucket.symbols, NOTE_NUMBERS)
 
     @property

@@ -18,7 +18,7 @@ from samba_onnx.runtime.elements import INTEGER_KINDS, Array, is_native, to_item
 from samba_onnx.runtime.memory import DeviceMemory
 
 _NUMBER_KINDS: Final = INTEGER_KINDS + "fbV"
-"""Those that become floating-point numbers; V is ml_dtypes' own."""
+"""numpy's kinds of numbers that become floating-point ones; V is ml_dtypes' own."""
 
 
 class Register:

@@ -30,7 +30,7 @@ _BETWEEN: Final = frozenset({Cause.REDUCE, Cause.COLLECTIVE})
 
 @dataclass(frozen=True)
 class Replay:
-    """Copies and steps of a run whose values all go to and come from the device."""
+    """Copies and steps of a run whose inputs all go to the device and whose outputs all come from it."""
 
     inputs: tuple[tuple[str, np.dtype[Any] | None, Any, InputSpec], ...]
     """Name, dtype and shape of each, taken out of its specification."""

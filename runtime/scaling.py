@@ -94,7 +94,7 @@ class StepModel:
         """
         steps, plan = self._plan(mode)
         alone = self._alone.total
-        # There is nobody to combine gradients with, so that nothing is planned or waited for.
+        # There is nobody to combine gradients with: the step is that of a run alone.
         if replicas == 1:
             return ScaledStep(replicas, mode, alone, 0.0, 0.0, 1.0)
         times = [self._bucket_seconds(bucket, replicas, on_rdu) for bucket in self.buckets]

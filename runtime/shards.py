@@ -40,6 +40,7 @@ def assembled(shards: Sequence[Array], sharded: Sharded | None) -> Array:
     """
     if sharded is None:
         return shards[0]
+    # By the same indices as ``shard_of`` takes them, so that each is the inverse of the other.
     whole = np.empty(sharded.shape, shards[0].dtype)
     for rdu, shard in enumerate(shards):
         places = [np.arange(size) for size in sharded.shape]

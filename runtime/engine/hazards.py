@@ -16,12 +16,12 @@ from samba_onnx.facts.domains import is_default
 from samba_onnx.facts.operators import InPlace, Kind, operators
 
 _IN_PLACE = operators(in_place=[InPlace.OPERAND])
-"""Those whose kernels read an element before they write it, whichever operand it is in."""
+"""Operators whose kernels read an element before they write it, whichever operand it is in."""
 _ELEMENTWISE = operators(kind=Kind.ELEMENTWISE, in_place=[InPlace.AFTERWARDS, InPlace.OPERAND])
 _REDUCTIONS = operators(kind=Kind.REDUCE, in_place=[InPlace.AFTERWARDS])
 _SCATTERS = operators(in_place=[InPlace.OVERWRITTEN])
 _MOST_OPERANDS = 2
-"""Of a kernel that works in place; more are added up in a buffer or in the result."""
+"""Operands of a kernel that works in place; more are added up in a buffer or in the result."""
 
 
 def unsafe_outputs(

@@ -45,6 +45,7 @@ def make_engine(name: str, settings: EngineSettings) -> Engine:
         UsageError: There is no such engine, it cannot load libraries of custom operators, or one of
             them is no such library.
     """
+    # Before anything is loaded: a wrong name is told at once, and of all engines.
     make = ENGINES.get(name)
     if make is None:
         known = ", ".join(ENGINES)

@@ -31,7 +31,7 @@ _CARRYING: Final = operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE) | SAME_
 _PRODUCTS: Final = frozenset({"Conv", "MatMul"})
 """Operators whose sums of products of whole numbers are whole."""
 _SCALING: Final = frozenset({"Mul"})
-"""Those of them that make other numbers of whole ones."""
+"""Operators among these that make other numbers of whole ones."""
 _CLIPS: Final = frozenset({"Clip"})
 _SHIFTS: Final = frozenset({"Add", "Sub"})
 

@@ -117,6 +117,7 @@ class _Child:
         self._noise: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by settle and kill
         cores = os.cpu_count() or 1
         environment = child_environment()
+        # All analyses together have as many threads as there are cores; what the user set stays.
         environment.setdefault("OMP_NUM_THREADS", str(max(cores // limits.jobs, 1)))
         # Processor time of all threads: only a last resort, in case this process is stopped.
         bounds = (os.getpid(), limits.memory_bytes or 0, int(limits.seconds * cores) + 10)
@@ -129,6 +130,7 @@ class _Child:
             stdout=subprocess.DEVNULL,
             stderr=self._noise,
             env=environment,
+            # A group of its own, so that whatever it starts ends with it.
             start_new_session=True,
         )
 
@@ -169,6 +171,7 @@ class _Child:
         lines = self._noise.read().decode("utf-8", "replace").splitlines()
         start = "samba-port analyze: "
         said = [line.removeprefix(start) for line in lines if line.startswith(start)]
+        # What the command says goes before what libraries wrote on the way.
         if said:
             message = said[-1].removeprefix("error: ").removeprefix(f"{self._analysis.model}: ")
             return printable(message, _LONGEST)

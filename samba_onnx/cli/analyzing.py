@@ -252,6 +252,7 @@ def _sizings(
         whole = _torch_program(sizes, program)
         sizing = torch_sizing(model, activity.step, **device, **whole)
         return [sizing(text) for text in texts]
+    # The search says which size is planned; the steps of each planning would hide that.
     still = Activity(quiet=True)
 
     def plan(options: dict[str, Any]) -> Manifest:

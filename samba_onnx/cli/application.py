@@ -69,6 +69,7 @@ def run_command(arguments: Sequence[str]) -> int:
 def _dispatch(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(build_application(_markup()))
     if not arguments and COMPLETION_VARIABLE not in os.environ:
+        # Help that nobody asked for is no answer, but says what is missing.
         with contextlib.redirect_stdout(sys.stderr):
             _call(command, ["--help"])
         return EXIT_USAGE
@@ -77,6 +78,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 def _call(command: Any, arguments: Sequence[str]) -> int:
     """Parse and run; whatever goes wrong is raised."""
+    # Not standalone: errors are raised, and become one line in one place.
     status = command.main(args=list(arguments), prog_name="samba-port", standalone_mode=False)
     return status if isinstance(status, int) else 0
 

@@ -48,6 +48,7 @@ def read_inputs(
         InputError: An array does not fit its input, or is not the constant that the input was fixed to.
     """
     values: dict[str, Any] = {}
+    # Those that are fixed may be given as well: programs that run the original have them.
     known = {**specs, **{one.name: InputSpec(_symbol(one)) for one in fixed}}
     for text in texts:
         name, path = _split(text, known)
@@ -249,6 +250,7 @@ def _npy_header(file: IO[bytes], path: str, size: int | None = None) -> _Header:
             size = file.seek(0, io.SEEK_END)
             file.seek(0)
         version = np.lib.format.read_magic(file)
+        # The third version has names of fields in Unicode, and no input has fields.
         if version not in ((1, 0), (2, 0)):
             raise UsageError(
                 f"{printable(path)}: not a usable .npy array: version {version} of the format is not "
@@ -264,6 +266,7 @@ def _npy_header(file: IO[bytes], path: str, size: int | None = None) -> _Header:
         raise UsageError(f"{printable(path)}: not a usable .npy array: {error}") from None
     if header.dtype.hasobject:
         raise UsageError(f"{printable(path)}: holds Python objects, which are never unpickled")
+    # Before memory is taken for it: a header of some bytes may promise terabytes.
     if header.bytes > size:
         raise UsageError(f"{printable(path)}: truncated: its header promises {header.bytes} bytes")
     return header
@@ -336,6 +339,7 @@ def write_outputs(path: str, outputs: Mapping[str, Any]) -> None:
             return
         with zipfile.ZipFile(file, "w") as archive:
             for name, array in arrays.items():
+                # Its size is not known before it is written, and may be beyond 4 GB.
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     _write_npy(member, array)
 
@@ -352,6 +356,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Array]]:
 
 
 def _write_npy(file: IO[bytes], array: Array) -> None:
+    # Texts. Other objects could be stored as pickles only.
     if array.dtype == object:
         array = array.astype(str)
     np.lib.format.write_array(file, array, allow_pickle=False)

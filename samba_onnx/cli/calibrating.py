@@ -41,6 +41,7 @@ def host_profile(host: str) -> str:
     Raises:
         UsageError: Nothing was measured yet.
     """
+    # A file of that name in the working folder is what the user means.
     if host != MEASURED or os.path.lexists(host):
         return host
     path = measured_path()
@@ -91,6 +92,7 @@ def calibrate(
     with Activity(quiet) as activity:
         activity.step("measure")
         done = measure(seconds, threads, activity.count)
+    # A folder that the user names is not made: it may be a slip of the pen.
     if output is None:
         _make_folder(Path(destination).parent)
     write_file(destination, host_text(done.host, done.note).encode())

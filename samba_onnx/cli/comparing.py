@@ -176,4 +176,5 @@ def _value(value: ComparedValue) -> ValueErrorReport:
 
 
 def _known(error: float) -> float | None:
+    # JSON has no infinite numbers.
     return error if math.isfinite(error) else None

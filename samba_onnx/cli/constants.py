@@ -40,6 +40,7 @@ def parse_constants(texts: Sequence[str] | None) -> dict[str, Any]:
     """
     constants: dict[str, Any] = {}
     for text in texts or ():
+        # At the last one: names of inputs may hold others.
         name, equals, value = text.rpartition("=")
         if not equals or not name or not value.strip():
             raise UsageError(f"--constant {printable(text)}: {_EXPECTED}")
@@ -55,6 +56,7 @@ def _value(text: str, option: str) -> Any:
 
         return read_array(text)
     try:
+        # Truth values as Python writes them are understood, too.
         value = json.loads(text.lower() if text.lower() in ("true", "false") else text)
     except (ValueError, RecursionError):
         raise UsageError(f"--constant {printable(option)}: {_EXPECTED}") from None

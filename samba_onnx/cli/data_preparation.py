@@ -186,6 +186,7 @@ def decode(
     tokenizer, _ = load_tokenizer(folder)
     sequences = decoded(Path(file), tokenizer, first, count)
     if json is not None:
+        # One document has to hold all of them.
         kept = tuple(sequences)
         display.show(
             f"{len(kept)} sequences of {file}",

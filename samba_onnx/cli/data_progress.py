@@ -54,6 +54,7 @@ class DataProgress:
         self._articles = self._waiting = 0
         self._begun = time.monotonic()
         if self._progress is not None:
+            # A step takes the place of the one before.
             for task in self._progress.task_ids:
                 self._progress.remove_task(task)
             self._progress.add_task(step, total=total, rate="")

@@ -159,6 +159,7 @@ def stored_report(side: str) -> Report | None:
     from samba_onnx.safety.files import open_regular, printable, read_document
 
     with open_regular(side, what="file", error=UsageError) as file:
+        # By how it begins, as reports and PEFs may have any name.
         head = file.read(2)
     if head[:1] == b"{":
         return read_report(read_document(side, what="file", error=UsageError), printable(side))
@@ -195,6 +196,7 @@ def _analyzed(
         )
         return Report.from_manifest(manifest)
     dims, shapes = options["dims"], options["input_shapes"]
+    # What the user states counts alone: sizes of the other side might contradict it.
     if other is not None and not dims and not shapes:
         dims, shapes = _sizes(other)
     constants = options["constants"] or (_constants(other) if other is not None else {})
@@ -219,6 +221,7 @@ def _refuse_other_rules(other: Report, level: str, target: str) -> None:
     from samba_onnx.passes.targets import load_target
 
     own = load_target(target).fusion_rules
+    # Sections by the target's own rules, or by those in a program, need no file.
     known = {"op_fusion"} | ({own.name} if own else set())
     files = [rule.source for rule in other.fusion if rule.source not in known]
     if files:
@@ -234,6 +237,7 @@ def _sizes(report: Report) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the sizes that a conversion stated: of named dimensions, and shapes of inputs."""
     dims: dict[str, dict[int, None]] = {}
     shapes: dict[str, tuple[int | str | None, ...]] = {}
+    # Graphs for several sizes have the same inputs.
     values = {value.name: value for graph in report.graphs[:1] for value in graph.inputs}
     for bound in report.bound_dimensions:
         if bound.name:
@@ -265,5 +269,6 @@ def _constants(report: Report) -> dict[str, Any]:
                 f"--constant {fixed.name}=FILE.npy"
             )
         numbers = parse_constants([f"{fixed.name}={fixed.value}"])[fixed.name]
+        # As objects, which whole numbers and truth values stay.
         constants[fixed.name] = np.array(numbers, dtype=object).reshape(fixed.shape).tolist()
     return constants

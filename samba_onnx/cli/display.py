@@ -50,6 +50,7 @@ class Display:
             OutputError: The JSON file cannot be written.
             OSError: Standard output cannot be written.
         """
+        # Before the text: a pipe that was closed must not cost the file.
         if self.json is not None:
             self._write_json(document)
         if self.json == STDOUT:
@@ -80,6 +81,7 @@ def write_text(text: str) -> None:
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
+        # What has a readable form in ASCII gets that; all else is escaped, and no error.
         text = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
     try:
         stream.write(text)
@@ -114,6 +116,7 @@ def refuse_overwriting(*sources: str, outputs: dict[str, str | None]) -> None:
     for option, output in outputs.items():
         if output is None or output == STDOUT:
             continue
+        # Where links lead: a file would be overwritten by any of its names.
         place = os.path.realpath(output)
         if place in taken:
             raise UsageError(f"{option} {output} would overwrite {taken[place]}")

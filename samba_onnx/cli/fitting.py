@@ -171,6 +171,7 @@ def start(plan: Callable[[Any], Manifest], target: str) -> FitStart:
 
         device = load_target(target)
         slowest = off_chip_tiers(device.summary)[-1].name
+        # To try other sizes, the search needs a plan at this one, which has room there.
         endless = hypothetical(device, [f"{slowest}.bytes={_ENDLESS}"])
         return FitStart(plan(endless), device.summary, error)
     return FitStart(manifest, manifest.target)
@@ -277,6 +278,7 @@ def _limit(answer: LargestSize, step: int, most: int | None) -> FitLimitReport:
     low, high = answer.largest, answer.next
     least = 0 if low is None else low.size
     limit = "memory" if high and not high.refusal else "model" if high else "nothing"
+    # Nothing larger was tried where the model takes nothing larger.
     if high is None and most is not None and least + step > most:
         limit = "model"
     return FitLimitReport(

@@ -39,6 +39,7 @@ def isolated(action: Callable[[], int], name: str) -> int:
 
         note_missing_protections()
         return action()
+    # Both processes would write what is buffered now.
     flush_output()
     # The end that only this process holds closes with it, however it dies.
     watched, lifeline = os.pipe()
@@ -104,6 +105,7 @@ def _supervise(child: int, name: str, mask: Iterable[int]) -> int:
 
     signal.signal(signal.SIGALRM, kill)
     for number in SIGNALS:
+        # What is ignored stays so, as nohup wishes.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, pass_on)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -22,6 +22,7 @@ def limited_main() -> int:
         The exit status.
     """
     parent, memory_bytes, cpu_seconds = map(int, sys.argv[1:4])
+    # Whoever started this has noted once, for all, which protections are missing.
     do_not_note()
     limit_process(memory_bytes or None, cpu_seconds)
     die_with(parent)

@@ -114,6 +114,7 @@ def _operator(row: OperatorRow) -> OperatorReport:
     from samba_onnx.passes.targets.limits import LIMITS
     from samba_onnx.report.targets import OperatorReport
 
+    # Operands that are as the row says in general need no words of their own.
     own = [
         operand
         for operand in (*row.inputs, *row.outputs)

@@ -358,6 +358,7 @@ def parse_sections(types: Sequence[str] | None, ids: Sequence[str] | None) -> Se
 
 
 def _is_size(text: str) -> bool:
+    # int() takes digits of all scripts, and any number of them: 18 fit into 64 bits.
     return text.isascii() and text.isdecimal() and 0 < len(text) < 19
 
 
@@ -391,4 +392,5 @@ def parse_bytes(option: str, text: str | None) -> int | None:
     match = re.fullmatch(pattern, text.strip().lower(), re.ASCII)
     if match is None:
         raise UsageError(f"{option} {text}: expected a number of bytes, as 1048576, 1.5MB or 10KiB")
+    # Exact: as floats, 1.1 times a million is a little more than 1,100,000.
     return round(Fraction(match[1]) * _FACTORS[match[2]])

@@ -36,6 +36,7 @@ class Activity:
         self._shown = 0.0
         self._progress: Progress | None = None
         self._timer = threading.Timer(DELAY_SECONDS, self._begin)
+        # A command that ends does not wait for it.
         self._timer.daemon = True
 
     def __enter__(self) -> Self:
@@ -51,6 +52,7 @@ class Activity:
     ) -> None:
         self._timer.cancel()
         with self._lock:
+            # The timer's thread may be about to begin, and looks at this under the lock.
             self._wanted = False
             if self._progress is not None:
                 self._progress.stop()

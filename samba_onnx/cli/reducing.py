@@ -99,6 +99,7 @@ def _report(reduced: PefReduction, pef: str, stem: str) -> ReductionReport:
         return ReductionReport(headline, True, "", "", False, 0, 0, {}, None, "", "", 0)
     files = found.write(stem)
     operators = Counter(qualified(node.domain, node.op_type) for node in found.model.graph.node)
+    # JSON has no infinite numbers.
     finite = [
         one.max_relative_error for one in found.outputs if one.max_relative_error < float("inf")
     ]

@@ -80,6 +80,7 @@ def read_residents(pef: Pef, path: str | None) -> dict[str, Any]:
     content = read_checkpoint(path)
     keys = by_symbol([symbol.name for symbol in weights], content)
     needed = [symbol.name for symbol in weights if symbol.stored is None]
+    # Where the PEF carries all of them, a checkpoint replaces all or none.
     require_all(path, needed or [symbol.name for symbol in weights], keys, content)
     values = {name: content[key] for name, key in keys.items()}
     return values | _states(symbols, content, values)
@@ -108,6 +109,7 @@ def _states(
         base = weights.get(symbol.name.removesuffix(_MASTER))
         if symbol.name in content:
             states[symbol.name] = content[symbol.name]
+        # The float32 copy begins as the weight itself; all other state as zeros, as in torch.
         elif symbol.name.endswith(_MASTER) and base is not None:
             states[symbol.name] = np.asarray(base, spec.dtype)
         else:

@@ -266,6 +266,7 @@ def _inputs(
     wholes = {graph.model_name(name): pef.symbol(name).whole() for name in names}
     specs = {name: InputSpec(replace(symbol, name=name)) for name, symbol in wholes.items()}
     arrays = read_inputs(texts, specs, pef.manifest.fixed_inputs)
+    # An argin has its value from before, or its default.
     persistent = {argin.name for argin in pef.manifest.argins}
     missing = {
         name: spec for name, spec in specs.items() if name not in arrays and name not in persistent
@@ -296,6 +297,7 @@ def _random(
     known = dict(dims)
     for name, value in arrays.items():
         for size, actual in zip(specs[name].shape or (), getattr(value, "shape", ()), strict=False):
+            # Dimensions of one name have one size.
             if isinstance(size, str):
                 known.setdefault(size, actual)
     shapes: dict[str, tuple[str, tuple[int, ...]]] = {}

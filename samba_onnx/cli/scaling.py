@@ -84,6 +84,7 @@ def _counts(text: str) -> tuple[int, ...]:
     """
     parts = [part.strip() for part in text.split(",")]
     are_numbers = all(part.isascii() and part.isdigit() for part in parts)
+    # What is no number becomes 0, which is refused below in the same words.
     numbers = sorted({int(part) for part in parts}) if are_numbers else [0]
     if numbers[0] < 1 or numbers[-1] > _MOST:
         raise UsageError(

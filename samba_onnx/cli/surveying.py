@@ -186,6 +186,7 @@ def _targets(text: str, kernel_looping: bool) -> tuple[str, ...]:
 
     names = tuple(dict.fromkeys(chosen_target(name, kernel_looping) for name in listed(text)))
     for name in names:
+        # Refused here once, and not by the analysis of each model.
         load_target(name)
     return names
 
@@ -242,11 +243,13 @@ def _joined(*texts: str) -> str:
 def _content(name: str) -> str:
     """Return the name of a profile that comes with the product, or the content of the user's file."""
     path = Path(name)
+    # Of any encoding: it only counts whether it is the same.
     return path.read_bytes().decode("latin-1") if path.is_file() else name
 
 
 def _file_name(text: str) -> str:
     """Return the end of a name in letters that every file system takes."""
+    # Two such names, a digest and a suffix are within the 255 bytes that file systems take.
     return _ODD.sub("_", text)[-60:].lstrip("._-") or "model"
 
 
@@ -268,6 +271,7 @@ def _survey(
         each for each in analyses if fresh or (not each.is_done and (retry or each.error() is None))
     ]
     for each in missing:
+        # An analysis that fails must not leave an earlier report for its own.
         each.report.unlink(missing_ok=True)
         each.failure.unlink(missing_ok=True)
     activity.count(0, len(missing) or 1)

@@ -91,6 +91,7 @@ def analyze_torch(
     from samba_onnx.workflows import porting
 
     with _prints_elsewhere():
+        # A plan needs no values of weights, of which a large model has more than memory.
         loaded = porting.load_torch_model(model, train=train, weights=False)
         return porting.analyze_torch(loaded, progress=progress, **options)
 

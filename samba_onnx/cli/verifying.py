@@ -217,6 +217,7 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
     from samba_onnx.report.units import count_text, printable
 
     def known(error: float) -> float | None:
+        # JSON has no infinite numbers.
         return error if math.isfinite(error) else None
 
     outputs = tuple(

@@ -76,6 +76,7 @@ class JsonReader:
         """
         try:
             content = json.loads(line)
+        # json has no error of its own for what is nested deeper than it can follow.
         except RecursionError:
             raise DataError("the JSON is nested too deeply") from None
         except ValueError as error:
@@ -101,6 +102,7 @@ class JsonReader:
         prompt = self._text(item.get(self._options.prompt_keyword), self._options.prompt_keyword)
         if not completion and not self._options.keep_prompt_only_sequences:
             return None
+        # A template writes itself what stands between the two.
         if self._options.space_separator and not self._options.apply_chat_template:
             prompt = prompt.rstrip(" ")
             completion = completion and " " + completion.lstrip(" ")
@@ -150,6 +152,7 @@ class JsonReader:
             self._options.prompt_keyword: asked.get("content"),
             self._options.completion_keyword: answered.get("content"),
         }
+        # Where both have one, that of the answer counts: it is what is trained.
         kinds = [
             message[CATEGORY_KEYWORD]
             for message in (answered, asked)
@@ -163,6 +166,7 @@ def replace_surrogates(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
+        # By way of UTF-16, in which two halves that belong together are one character again.
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 

@@ -53,8 +53,10 @@ def balance(paths: Sequence[Path]) -> list[int]:
     targets = balanced_counts(counts) if counts else []
     changes = list(zip(paths, counts, targets, strict=True))
     extras = [(path, target) for path, count, target in changes if count > target]
+    # Closed at the end, so that no file is open for reading when it is shortened below.
     with contextlib.closing(_rest(extras)) as moving:
         _fill(changes, moving)
+    # Last: a run that is interrupted before has some sequences twice, and has lost none.
     for path, target in extras:
         _shorten(path, target)
     return targets
@@ -78,6 +80,7 @@ def _rest(extras: Sequence[tuple[Path, int]]) -> Generator[Integers]:
         with library("h5py").File(path, "r") as file:
             datasets = [file[name] for name in plane_names(file)]
             count, length = datasets[0].shape
+            # Tokens and types are numbers of four bytes.
             rows = max(1, BLOCK_BYTES // (4 * length))
             for begin in range(target, count, rows):
                 end = min(begin + rows, count)

@@ -155,6 +155,7 @@ def dataset_files(path: Path, split: str) -> Sequence[Path]:
     pattern = re.compile(rf"{re.escape(split)}_(\d+)_of_(\d+)\.hdf5")
     matches = [match for item in path.glob("*.hdf5") if (match := pattern.fullmatch(item.name))]
     counts = {int(match[2]) for match in matches}
+    # Two totals are left of two runs, and a missing file of one that was copied in part.
     if len(counts) != 1 or len(matches) != max(counts):
         names = ", ".join(sorted(match[0] for match in matches)) or f"no {split}_1_of_N.hdf5"
         raise DataError(

@@ -52,6 +52,7 @@ def decode(path: Path, tokenizer: Any, first: int, count: int | None) -> Iterato
     if not path.is_file():
         raise DataError(f"{path}: there is no such file", path=path)
     with HDF5Dataset(path) as dataset:
+        # A file without sequences is none to complain of: it is shown as it is, empty.
         if not 1 <= first <= max(1, len(dataset)):
             raise UsageError(f"sequence {first}: {path} has sequences 1 to {len(dataset)}")
         stop = len(dataset) if count is None else min(len(dataset), first - 1 + count)
@@ -71,6 +72,7 @@ def decode(path: Path, tokenizer: Any, first: int, count: int | None) -> Iterato
 
 
 def _stretches(ids: Any, types: Any, tokenizer: Any) -> Iterator[Stretch]:
+    # A stretch begins where the type is another one than before.
     borders = [0, *(np.flatnonzero(np.diff(types)) + 1).tolist(), len(types)]
     for begin, end in itertools.pairwise(borders):
         kind = TokenType(int(types[begin]))

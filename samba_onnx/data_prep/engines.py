@@ -47,6 +47,7 @@ def make_engine(kind: EngineKind) -> PreparationEngine:
         UsageError: Its library is not installed.
     """
     if kind is EngineKind.RAY:
+        # Whoever prepares files on one machine need not have Ray.
         from samba_onnx.data_prep.ray_engine import RayEngine
 
         return RayEngine()

@@ -115,6 +115,7 @@ def _packed(
             lines_replaced=lines.replaced + sum(article.replaced for article in articles),
         )
         yield Packed(packed.planes, packed.metrics + counts)
+        # Behind the yield: by now the sequences are with the file.
         progress(lines.size, len(lines.texts))
     yield packer.finish()
 
@@ -161,6 +162,7 @@ class _LineReader:
             try:
                 article = self._read(line)
             except DataError as error:
+                # A name that is missing in the list would have all lines of a category skipped.
                 if not self._skips or isinstance(error, UnknownCategoryError):
                     path = self._task.source
                     placed = error.within(f"{path}:{number}", path=path)
@@ -172,6 +174,7 @@ class _LineReader:
 
     def _skip(self, number: int, line: str, reason: str) -> None:
         """Keep a line, as it was, where the user can mend it."""
+        # Made for the first line that goes there, so that nobody finds an empty file.
         if self._skipped is None:
             self._skipped = self._files.enter_context(atomic_output(self._task.skipped))
         self._skipped.write(line.encode() + b"\n")

@@ -109,6 +109,7 @@ class OutputFolder:
 
     def remove_temporary(self) -> None:
         """Remove what processes have left that were killed while they wrote, in folders as well."""
+        # Listed first: the folder changes while it is walked through.
         for item in list(self.path.rglob(".*.tmp")):
             if item.is_dir() and not item.is_symlink():
                 shutil.rmtree(item, ignore_errors=True)
@@ -127,6 +128,7 @@ class OutputFolder:
         """
         kept = None if log is None else log.resolve()
         items = [item for item in self.path.iterdir() if item.resolve() != kept]
+        # A folder that was named by mistake keeps what is in it.
         foreign = [item.name for item in items if not _is_own(item)]
         if foreign:
             raise UsageError(
@@ -135,6 +137,7 @@ class OutputFolder:
             )
         own = [item.resolve() for item in items]
         for path in files:
+            # Resolved, as links may lead into the folder.
             if any(path.resolve().is_relative_to(item) for item in own):
                 raise UsageError(
                     f"{path}: the input would be overwritten: give another --output_path"

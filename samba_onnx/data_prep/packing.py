@@ -79,6 +79,7 @@ class Packer:
         if self._config.style is PackingStyle.FULL:
             return self._counted(self._fill_up(articles.planes))
         open_length = self._open.shape[1]
+        # What is open counts as the first article: it fits, and those that come may join it.
         planes = np.concatenate([self._open, articles.planes], axis=1)
         lengths = np.concatenate([[open_length], articles.lengths]).astype(np.int64)
         kept = self._cut(lengths)
@@ -195,6 +196,7 @@ class Packer:
 def _chain(beyond: list[int]) -> list[int]:
     """Return the articles that sequences begin with: 0, the first that no longer fits, and so on."""
     firsts, place = [], 0
+    # Where a sequence begins depends on where the one before ends: no operation on whole arrays.
     while place < len(beyond):
         firsts.append(place)
         place = beyond[place]

@@ -43,14 +43,17 @@ def run_in_processes(
         SambaError: A file cannot be prepared.
         ExecutionError: A worker died.
     """
+    # Not forked: workers would begin with all that this process has loaded.
     context = multiprocessing.get_context("spawn")
     counts = context.Array("q", 2)
+    # Processes that the program has started for itself are not ended below.
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(workers, context, _begin, (job, counts))
     try:
         pending = {pool.submit(_prepare, task): task for task in job.tasks}
         told = (0, 0)
         while pending:
+            # Not longer, so that progress is told while no file ends.
             done, _ = wait(pending, POLL_SECONDS, FIRST_COMPLETED)
             now = (counts[0], counts[1])
             reporter.advance(now[0] - told[0], now[1] - told[1])

@@ -55,6 +55,7 @@ def find_input(path: Path, *, folders: bool) -> tuple[Path, ...]:
         if path.suffix not in SUFFIXES:
             raise UsageError(f"{path}: expected a .jsonl or .txt file")
     for item in files:
+        # Tried now, before anything is written that would be of no use.
         open_regular(item, what="input", error=DataError).close()
     if sum(item.stat().st_size for item in files) <= 1:
         raise DataError(f"{path}: the input is empty", path=path)
@@ -101,7 +102,9 @@ def read_lines(path: Path, *, keep_ends: bool) -> Iterator[Lines]:
         text, replaced = _decode(block)
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
+        # By line feeds only: splitlines ends lines at form feeds and Unicode's separators, too.
         texts = text.split("\n")
+        # What is behind the last line feed is a line only if there is something.
         last = texts.pop()
         if keep_ends:
             texts = [f"{line}\n" for line in texts]
@@ -117,5 +120,6 @@ def _decode(block: bytes) -> tuple[str, int]:
         return block.decode(), 0
     except UnicodeDecodeError:
         lines = block.split(b"\n")
+        # A line that comes back as it was had nothing to ignore.
         bad = sum(line.decode(errors="ignore").encode() != line for line in lines)
         return block.decode(errors="replace"), bad

@@ -206,8 +206,10 @@ class _Run:
     def _settings(self, record: TokenizerRecord) -> dict[str, Any]:
         """Return all that the result depends on."""
         options = _plain(dataclasses.asdict(self._options))
+        # None of these changes a sequence; how many files there are is stated below, as it was counted.
         for name in ("num_workers", "engine", "overwrite_output_path", "log_file_path", "splits"):
             del options[name]
+        # Size and time show another input: to read all of it would take as long as to split it.
         sizes = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in self._files]
         return {
             "version": __version__,
@@ -224,6 +226,7 @@ class _Run:
             name
             for name, (kind, path) in self._texts.items()
             if not self._is_text_whole(state, name, path)
+            # Text whose sequences are finished is needed no more; that for tests is a result.
             and not (kind != "test" and state.finished(name, self._folder.hdf5(name)))
         ]
         if not missing:
@@ -248,6 +251,7 @@ class _Run:
         if shuffle is Shuffle.ON_RAM:
             shuffle_in_memory(self._files, targets, seed, reporter)
         elif shuffle is Shuffle.LARGE_FILE:
+            # A shuffle that was interrupted left a part of the lines there.
             shutil.rmtree(self._folder.buckets, ignore_errors=True)
             self._folder.buckets.mkdir()
             shuffle_large_file(self._files, targets, self._folder.buckets, seed, reporter)
@@ -270,10 +274,12 @@ class _Run:
         job = Job(tuple(tasks), self._options.preparation, record, self._options.num_workers)
         try:
             for task, result in make_engine(self._options.engine).run(job, self._reporter):
+                # Written after each file, which is then all that an interruption costs a worker.
                 state.results[tasks[task]] = result
                 state.write()
                 LOGGER.info("%s: %d sequences", tasks[task], result.metrics.sequences)
         except DataError as error:
+            # Users know their input, and nothing of the files that it was split into.
             raise located(error, self._files) from None
         return {name: state.results[name] for name in names}
 
@@ -324,6 +330,7 @@ class _Run:
         write_yaml(folder.path / "metadata.yaml", metadata)
         self._reporter.begin("computing checksums")
         write_checksums(folder)
+        # Last: up to here the folder is that of a run that has not ended.
         folder.state.unlink()
 
     def _log(self, results: dict[str, FileResult], metrics: dict[str, Metrics]) -> None:

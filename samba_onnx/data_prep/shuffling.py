@@ -100,6 +100,7 @@ def _throw(
 
 def _emptied(bucket: Path, folder: Path, order: np.random.Generator) -> Iterator[bytes]:
     """Yield the lines of a bucket in random order, and remove it."""
+    # Twice as much, as buckets that are filled at random are not equally large.
     if bucket.stat().st_size <= 2 * BUCKET_BYTES:
         yield from _shuffled(bucket.read_bytes(), order)
         bucket.unlink()

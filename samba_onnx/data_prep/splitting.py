@@ -69,6 +69,7 @@ def split_counts(options: SplitOptions, size: int) -> SplitCounts:
                 "that leave something to train on"
             )
         train = _default_count(size) if train is None else train
+        # Ratios are of all files, and the training files are what they leave.
         total = int(train / (1 - ratios[0] - ratios[1]))
         test = int(total * ratios[1])
         dev = total - test - train
@@ -99,6 +100,7 @@ def require_lines(files: Sequence[Path], count: int) -> None:
     lines = 0
     for block in input_blocks(files):
         lines += block.count(b"\n") + (not block.endswith(b"\n"))
+        # No more of a large input is read than it takes to know.
         if lines >= count:
             return
     raise DataError(
@@ -140,6 +142,7 @@ def split_in_turn(files: Sequence[Path], targets: Sequence[Path], reporter: Repo
     with open_all(targets) as outputs:
         for block in input_blocks(files):
             lines = block.splitlines(keepends=True)
+            # A write per file and block, not per line.
             for place in range(min(count, len(lines))):
                 outputs[(first + place) % count].write(b"".join(lines[place::count]))
             first = (first + len(lines)) % count

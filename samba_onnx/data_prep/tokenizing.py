@@ -122,6 +122,7 @@ class ArticleTokenizer:
         before = len(builder.ids)
         if pair.prompt:
             prompt = next(encoded)
+            # Some tokenizers end every text; an article is ended once, below.
             if prompt and prompt[-1] == end:
                 prompt = prompt[:-1]
             if self._chat is not None and prompt and prompt[0] == begin:
@@ -129,6 +130,7 @@ class ArticleTokenizer:
             builder.add(prompt, TokenType.PROMPT, pair.category)
         if pair.completion:
             completion = next(encoded)
+            # The prompt has begun the article.
             if pair.prompt and completion and completion[0] == begin:
                 completion = completion[1:]
             if completion and completion[-1] == end:

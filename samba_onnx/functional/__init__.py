@@ -44,6 +44,7 @@ __all__ = [
     "triu_fill",
 ]
 
+# SambaFlow's takes a left factor of more than two dimensions, which torch's refuses.
 TABLE.implement("addmm", addmm)
 
 

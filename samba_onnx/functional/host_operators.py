@@ -78,6 +78,7 @@ class HostOperators:
                 return
             location, depth = _first_caller()
             self._entries[name] = HostOperator(name, 1, location)
+        # When the lock is open again: whoever shows warnings may call operators, too.
         warnings.warn(
             f"{name} is not an operator of samba_onnx.functional: it is computed on the host",
             HostOperatorWarning,

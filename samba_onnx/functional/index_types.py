@@ -126,11 +126,13 @@ _FUNCTIONS: Final[Mapping[Callable[..., Any], tuple[IndexArgument, ...]]] = Mapp
 
 def _by_function() -> Iterator[tuple[Callable[..., Any], tuple[IndexArgument, ...]]]:
     yield from _FUNCTIONS.items()
+    # Not every version of torch that is supported has it.
     newer = getattr(functional, "linear_cross_entropy", None)
     if newer is not None:
         yield newer, (IndexArgument(2, "target"),)
     for name, arguments in _METHODS.items():
         for owner, spelling in ((torch, name), (Tensor, name), (Tensor, f"{name}_")):
+            # Some are no functions of torch, and some have no form in place.
             if hasattr(owner, spelling):
                 yield getattr(owner, spelling), arguments
 

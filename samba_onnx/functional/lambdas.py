@@ -56,6 +56,7 @@ def sn_zipmapreduce(
     elements = torch.broadcast_tensors(*inputs)  # type: ignore[no-untyped-call]
     shape = elements[0].shape
     mapped = func({_SHAPE: shape, _DEVICE: inputs[0].device}, *elements)
+    # The function may have returned a constant, or have read only some of its inputs.
     mapped = mapped.expand(shape)
     if reduce_func is None or reduce_dim is None:
         return mapped

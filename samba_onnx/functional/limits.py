@@ -10,6 +10,7 @@ from typing import Any, Final
 from samba_onnx.errors import UsageError
 from samba_onnx.functional.table import FunctionRow
 
+# Of the context, so that tracing in one thread refuses nothing in others.
 _FOR_DEVICE: Final = contextvars.ContextVar("_FOR_DEVICE", default=False)
 
 
@@ -35,6 +36,7 @@ def check_keywords(row: FunctionRow, keywords: Mapping[str, Any]) -> None:
     """
     if not row.cpu_only or not keywords or not _FOR_DEVICE.get():
         return
+    # Sorted, so that of several keywords the same one is named each time.
     for name in sorted(row.cpu_only & keywords.keys()):
         if keywords[name] is not None:
             raise UsageError(

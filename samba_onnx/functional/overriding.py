@@ -28,6 +28,7 @@ def overridable(function: Callable[P, R]) -> Callable[P, R]:
     def dispatching(*args: P.args, **kwargs: P.kwargs) -> R:
         tensors = tuple(_tensors((*args, *kwargs.values())))
         if has_torch_function(tensors):
+            # Handed over as users have it: called again on plain tensors, it computes.
             answer: R = handle_torch_function(dispatching, tensors, *args, **kwargs)
             return answer
         return function(*args, **kwargs)

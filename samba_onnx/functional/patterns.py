@@ -145,6 +145,7 @@ def sn_scatter(
     mask = inside.reshape(*inside.shape, *[1] * len(window))
     places = torch.where(mask, places, operand.numel()).reshape(-1)
     table = torch.cat([operand.reshape(-1), operand.new_zeros(1)])
+    # The result is of the table's type, whatever the slices are of.
     values = update.to(operand.dtype).reshape(-1)
     written = table.index_put((places,), values, accumulate=rmw_op == "kAdd")
     return written[:-1].reshape(operand.shape)
@@ -170,6 +171,7 @@ def _flat_places(
     for size, index in zip(
         table.shape, _positions(table, starts, dims, window, batched), strict=True
     ):
+        # Without elements along an axis there are no places, and nothing to divide by.
         stride //= max(size, 1)
         places = places + index * stride
     return places.expand(*starts.shape[:-1], *window)
@@ -180,6 +182,7 @@ def _window(
 ) -> list[int]:
     """Return the shape of one slice of an update, if it fits the table."""
     whole = table.shape[batched:]
+    # What follows the axes of the start indices is one slice.
     window = list(update.shape[starts.ndim - 1 :])
     fits = len(window) == len(whole) and tuple(update.shape) == (*starts.shape[:-1], *window)
     if not fits or any(
@@ -271,11 +274,14 @@ def _positions(
             last = table.shape[batched + dim] - length
             first = starts[..., dims.index(dim)].long().clamp(0, last)
             steps = first.reshape(*first.shape, *[1] * rank) + steps
+        # A dimension that is taken whole is the same in every slice: one element in front for each
+        # axis of the start indices.
         index.append(steps.expand(*[1] * groups, *steps.shape) if steps.ndim == rank else steps)
     return tuple(index)
 
 
 def _product(tensor: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
+    # torch's prod takes one dimension at a time.
     for dim in dims:
         tensor = tensor.prod(dim, keepdim=True)
     return tensor

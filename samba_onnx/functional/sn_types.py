@@ -33,6 +33,7 @@ class SNType(enum.Enum):
         """
         if isinstance(sn_type, torch.dtype):
             return sn_type
+        # The next wider type that torch computes with holds all of its numbers.
         if sn_type is SNType.UINT16:
             return torch.int32
         dtype: torch.dtype = getattr(torch, sn_type.value)

@@ -178,6 +178,7 @@ def _initial_rows() -> dict[str, FunctionRow]:
     operators = [name for names in TORCH_OPERATORS.values() for name in names]
     others = (_CONSTRUCTION, _VIEWS, _CASTS, _INITIALISERS, _READS, _QUERIES)
     for name in (*operators, *OWN_FUNCTIONS, *(name for part in others for name in part.split())):
+        # Two lists name it, and the second would silently replace what the first says of it.
         if name in rows:
             raise InternalError(f"operator {name!r} has two rows")
         rows[name] = FunctionRow(
@@ -212,6 +213,7 @@ class Table:
         Returns:
             The row of the operator; a row of kind ``HOST`` for a function that has none.
         """
+        # Names are taken apart once for each function: this is asked in every call of an operator.
         row = self._row_of.get(function)
         if row is None:
             row = self._row_of[function] = self._look_up(function)
@@ -232,11 +234,13 @@ class Table:
         if row is None or row.implementation is not None:
             raise InternalError(f"operator {name!r} has no row, or an implementation already")
         self._rows[name] = replace(row, implementation=implementation)
+        # Whatever was looked up before has the row as it was.
         self._row_of.clear()
 
     def _look_up(self, function: Function) -> FunctionRow:
         name = _operator_name(function)
         if name is None:
+            # Such as a shape: no values are made to read it, nor to set it.
             return FunctionRow("attribute", FunctionKind.QUERY, reads=Reads.NONE)
         return self._rows.get(name) or FunctionRow(name, FunctionKind.HOST)
 
@@ -266,6 +270,8 @@ def _operator_name(function: Function) -> str | None:
         # x += y is __iadd__ and y + x may be __radd__: the same operator as x + y.
         rest = bare[1:]
         bare = rest if rest in _SPELLINGS or hasattr(torch, rest) else bare
+    # Private functions of torch keep their underscore: without it some would be taken for
+    # public operators that have other arguments.
     if name.startswith("_") and not name.startswith("__"):
         return _SPELLINGS.get(name, name)
     return _SPELLINGS.get(bare, bare)

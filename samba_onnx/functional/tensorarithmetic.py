@@ -42,12 +42,15 @@ def addmm(
     factor = mat2.transpose(-2, -1) if is_transposed else mat2
     if mat1.ndim <= 2:
         return torch.addmm(input, mat1, factor, beta=beta, alpha=alpha, out=out)
+    # All rows in one product, as the right factor is the same for all of them.
     rows = mat1.reshape(-1, mat1.shape[-1])
     shape = (*mat1.shape[:-1], factor.shape[-1])
+    # A bias broadcasts to rows; a summand of more dimensions has those of the result, and would not.
     if input.ndim <= 1:
         result = torch.addmm(input, rows, factor, beta=beta, alpha=alpha).reshape(shape)
     else:
         product = alpha * torch.mm(rows, factor).reshape(shape)
+        # Left out and not multiplied by 0, which would keep NaN.
         result = product if beta == 0 else beta * input + product
     return result if out is None else out.resize_(result.shape).copy_(result)
 

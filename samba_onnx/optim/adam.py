@@ -54,6 +54,7 @@ class AdamW(DeviceOptimizer, torch.optim.AdamW):
             UsageError: ``max_grad_norm`` is negative.
             ValueError: Another value is out of range; from torch.
         """
+        # Before torch's constructor, which refuses an empty list of parameters.
         params = self._extend(params, max_grad_norm, fp32_params, argin_region_name)
         torch.optim.AdamW.__init__(
             self, params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize

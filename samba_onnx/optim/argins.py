@@ -74,6 +74,7 @@ def understands(record: OptimizerRecord, key: str) -> bool:
         record: The optimizer, as it was when the program was compiled.
         key: A key of ``hyperparam_dict``, in any of the ways in which it may be written.
     """
+    # Two numbers, which ``betas`` needs; for all others it only counts that the key is known.
     probe: Mapping[str, HyperparameterValue] = {key: (0.0, 0.0)}
     names = (*HYPERPARAMETERS[record.kind], *FLAGS[record.kind])
     settings = (_setting(group, name, probe) for group in record.groups for name in names)
@@ -306,6 +307,7 @@ def _adam(current: Mapping[str, float], step: int) -> _Values:
 
 
 def _adamw(current: Mapping[str, float], step: int) -> _Values:
+    # One factor, computed in Python's floats and rounded once: torch multiplies by it, too.
     yield "decay", 1 - current["lr"] * current["weight_decay"]
     yield from _moments(current, step)
 

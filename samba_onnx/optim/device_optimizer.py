@@ -110,10 +110,12 @@ class DeviceOptimizer(torch.optim.Optimizer):
         update = inspect.unwrap(super().step)
         with torch.no_grad(), self._plain_parameters() as parameters:
             if self.max_grad_norm is not None:
+                # Over the parameters of all groups together: there is one norm, on the device as well.
                 nn.utils.clip_grad_norm_(parameters, self.max_grad_norm)
             update(self)
         return loss
 
+    # By this attribute ``reading`` knows a step that computes what torch's does.
     step._samba_step = True  # type: ignore[attr-defined]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -155,6 +157,7 @@ class DeviceOptimizer(torch.optim.Optimizer):
         try:
             for group in self.param_groups:
                 pairs = [(parameter, self._twin(parameter)) for parameter in group["params"]]
+                # Torch updates what is in its groups: for one step that is the twins.
                 group["params"] = [twin for _, twin in pairs]
                 twins += pairs
             yield [twin for _, twin in twins]

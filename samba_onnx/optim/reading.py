@@ -80,6 +80,7 @@ def optimizer_kind(optimizer: torch.optim.Optimizer) -> OptimizerKind:
     """
     for torch_class, kind in _KINDS:
         if isinstance(optimizer, torch_class) and _steps_like(optimizer, torch_class):
+            # By this keyword torch's Adam computes what its AdamW does.
             decoupled = optimizer.defaults.get("decoupled_weight_decay")
             return OptimizerKind.ADAMW if decoupled else kind
     raise UsageError(

@@ -213,6 +213,7 @@ def _text(content: Mapping[str, Any], key: str) -> str:
 
 
 def _number(value: object, key: str) -> float:
+    # True and False are integers to Python, and no numbers in JSON.
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         _refuse(f"has an optimizer whose {key} is {value!r}")
     return float(value)

@@ -52,6 +52,7 @@ class SGD(DeviceOptimizer, torch.optim.SGD):
             UsageError: ``max_grad_norm`` is negative.
             ValueError: Another value is out of range; from torch.
         """
+        # Before torch's constructor, which refuses an empty list of parameters.
         params = self._extend(params, max_grad_norm, fp32_params, argin_region_name)
         torch.optim.SGD.__init__(
             self,

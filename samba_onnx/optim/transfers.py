@@ -60,6 +60,7 @@ def master_of(parameter: torch.Tensor, state: Mapping[str, Any]) -> torch.Tensor
     master = state.get(MASTER)
     if master is None:
         return plain.float()
+    # Element by element: a program may have written a part of the weight only.
     return torch.where(master.to(plain.dtype) == plain, master, plain.float())
 
 
@@ -98,7 +99,9 @@ def _steps_of_group(optimizer: torch.optim.Optimizer, parameters: Iterable[torch
         if "step" in state:
             counts.add(int(state["step"]))
         elif state.get("momentum_buffer") is not None:
+            # SGD does not count: that there is a momentum only says that there was a step.
             counts.add(1)
+    # A scalar of a section, such as a bias correction, is one for all parameters of a group.
     if len(counts) > 1:
         raise UsageError(
             f"{type(optimizer).__name__} has updated some parameters of a group {min(counts)} "
@@ -156,6 +159,7 @@ def state_materializers(
     """
 
     def materializer(entry: _Entry, key: str) -> Callable[[torch.Tensor], torch.Tensor]:
+        # A copy: the optimizer goes on to write its own state in place.
         return lambda _tensor: _host_state(optimizer, entry, key).clone()
 
     return {
@@ -200,6 +204,7 @@ def to_cpu(
     """
     for entry in _present(optimizer, names):
         done = steps[entry.group]
+        # Torch makes the state in its first step, and takes what is there for one that was made.
         if done == 0:
             optimizer.state.pop(entry.parameter, None)
             continue
@@ -211,10 +216,12 @@ def to_cpu(
             else:
                 state[key] = values
         if entry.kind is not OptimizerKind.SGD:
+            # A tensor of float32, as torch itself counts.
             state["step"] = torch.tensor(float(done))
     rounded = getattr(optimizer, ROUNDING_STEPS, 0)
     for group in optimizer.param_groups:
         if rounded:
+            # In the groups, which ``state_dict`` saves together with the state.
             group[ROUNDING_STEPS] = rounded
         else:
             group.pop(ROUNDING_STEPS, None)

@@ -18,6 +18,7 @@ def main() -> int:
     """
     arguments = sys.argv[1:]
     if arguments[:1] in ([], ["-h"], ["--help"]):
+        # Help that was asked for is the answer; without a program it is an error.
         stream = sys.stdout if arguments else sys.stderr
         stream.write(f"usage: {USAGE} PROGRAM [ARGUMENTS]...\n")
         return 0 if arguments else 2

@@ -91,8 +91,10 @@ def install(*, replace: bool = False, children: bool = False) -> bool:
     if _FINDER not in sys.meta_path:
         if _is_installed() and not replace:
             return False
+        # Otherwise a program would get some modules of a real SambaFlow and some of ours.
         for name in [name for name in sys.modules if name.partition(".")[0] == ROOT]:
             del sys.modules[name]
+        # In front of what looks in folders, in one of which a real SambaFlow may lie.
         sys.meta_path.insert(0, _FINDER)
     if children:
         _install_in_children()

@@ -36,6 +36,7 @@ def run_program(path: str, arguments: Sequence[str]) -> None:
         path: The program, an existing file of Python.
         arguments: Its command line, without its name.
     """
+    # A SambaFlow that is really installed wins, and says itself what it has to say.
     if install(children=True):
         show_messages()
     sys.argv = [path, *arguments]

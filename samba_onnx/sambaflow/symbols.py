@@ -50,4 +50,5 @@ def refused(name: str) -> Any:
     """
     module, _, last = name.rpartition(".")
     reason = missing(name)
+    # A class and no function: programs derive from some of these names, whatever they then call.
     return _Refusing(last, (), {"__module__": module, "__doc__": reason, "refusal": reason})

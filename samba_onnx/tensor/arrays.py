@@ -40,13 +40,17 @@ def to_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
     if isinstance(tensor, SambaTensor) and not tensor.has_data:
         tensor = tensor.torch_tensor()
     with natively():
+        # numpy() refuses a tensor that requires gradients.
         if tensor.requires_grad:
             tensor = tensor.detach()
         if tensor.dtype in FOREIGN:
             native, foreign = FOREIGN[tensor.dtype]
+            # torch hands numpy no type that numpy lacks: the bytes go over as integers of the
+            # same width, and are given their type there.
             array: npt.NDArray[Any] = tensor.contiguous().view(native).numpy().view(foreign)
             return array
         try:
+            # A conjugated or negated view is the same memory with a flag, which numpy has not.
             return tensor.resolve_conj().resolve_neg().numpy()
         except (RuntimeError, TypeError) as error:
             raise UsageError(

@@ -69,6 +69,7 @@ def deep_copy(self: AnySambaTensor, memo: dict[int, Any]) -> AnySambaTensor:
         twin = self._like(native.placeholder(tuple(self.shape), self.dtype))
     if self.grad is not None:
         twin.grad = copy.deepcopy(self.grad, memo)
+    # Torch's deepcopy of a module asks here again for a parameter that is tied.
     memo[id(self)] = twin
     return twin
 

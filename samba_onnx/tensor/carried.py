@@ -94,10 +94,12 @@ def carry(module: nn.Module, attribute: str, steps: Sequence[Step] = ()) -> Carr
         [attribute, *(word if word.isidentifier() or word.isdigit() else "item" for word in words)]
     )
     if steps:
+        # The module may have an attribute of that name already.
         while hasattr(module, key):
             key += "_"
         vars(module)[attribute] = with_leaf(held, steps, tensor)
     else:
+        # register_buffer refuses the name of an attribute that there is.
         del vars(module)[attribute]
     module.register_buffer(key, tensor, persistent=False)
     one = CarriedTensor(key, attribute, tuple(steps), tensor.shape, tensor.dtype)
@@ -141,6 +143,7 @@ def _load(model: nn.Module, saved: Any, *_: Any) -> None:
 def _own(module: nn.Module, tensor: Tensor) -> Tensor:
     """Return a plain tensor in memory that no other buffer has: ``(zeros, zeros)`` may be one tensor."""
     with natively(), torch.no_grad():
+        # By the whole memory, not by an address: two views of one tensor begin in different places.
         memories = {buffer.untyped_storage()._cdata for buffer in module.buffers()}
         own = plain(tensor).detach()
         if not own.is_contiguous() or own.untyped_storage()._cdata in memories:
@@ -262,5 +265,6 @@ def with_leaf(value: Any, steps: Sequence[Step], leaf: Any) -> Any:
     if not isinstance(value, tuple):
         value[first] = inner
         return value
+    # Named tuples take their fields one by one, other tuples take them as a sequence.
     parts = [inner if place == first else part for place, part in enumerate(value)]
     return type(value)(*parts) if hasattr(value, "_make") else type(value)(parts)

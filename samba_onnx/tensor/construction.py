@@ -63,6 +63,7 @@ def wrapper(
     result = native.wrap(cls, tensor)
     if result is tensor:  # It is being traced.
         return result
+    # The side goes where ``HostField`` would put one that knows of no tensor.
     host = vars(result)["_host"] = HostSide(tensor, materializer)
     if tensor.requires_grad:
         host.tie(result)

@@ -106,6 +106,7 @@ def to_torch(obj: torch.Tensor | None) -> torch.Tensor | None:
     """
     if isinstance(obj, SambaTensor):
         return obj.torch_tensor()
+    # None passes: programs convert optional inputs without looking.
     if obj is not None and not isinstance(obj, torch.Tensor):
         raise UsageError(f"to_torch was given {type(obj).__name__}; it takes a tensor or None")
     return obj

@@ -199,6 +199,7 @@ class DeviceSide:
             return None
         try:
             return self.read_gradient(tensor)
+        # The device has a place for it, but no backward pass has written there yet.
         except ScheduleError:
             return None
 

@@ -111,6 +111,7 @@ def _as_ours(
 ) -> Any:
     """Return the result of a call with its tensors as ``cls``, whatever they are nested in."""
     if isinstance(result, torch.Tensor):
+        # Ours already, or of somebody else's class, which its author wants to see again.
         if type(result) is not torch.Tensor:
             return result
         if any(result is tensor for tensor in _tensors((*args, *keywords.values()))):
@@ -122,5 +123,6 @@ def _as_ours(
         parts = [_as_ours(cls, part, args, keywords) for part in result]
         return type(result)(parts) if not hasattr(result, "_make") else type(result)(*parts)
     if isinstance(result, Iterator):
+        # One after the other, when each is asked for.
         return (_as_ours(cls, part, args, keywords) for part in result)
     return result

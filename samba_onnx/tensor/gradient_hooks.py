@@ -52,6 +52,8 @@ def accumulator_hooks(tensor: Tensor) -> list[Callable[..., Any]]:
     with natively(), torch.enable_grad():
         if not (tensor.requires_grad and tensor.is_leaf):
             return hooks
+        # Torch shows the step that accumulates a leaf's gradient only from behind: as what comes
+        # next after an operator that reads the leaf.
         step: Any = tensor.view_as(tensor).grad_fn
         accumulator = step.next_functions[0][0]
         return hooks + [
@@ -78,6 +80,7 @@ def share_hooks(source: Tensor, target: Tensor) -> None:
     """
     _SOURCES[target] = weakref.ref(source)
     with natively():
+        # The very dictionaries: a handle takes a hook out of the one that it was put into.
         if source._backward_hooks:
             target._backward_hooks = source._backward_hooks
         if _after(source):

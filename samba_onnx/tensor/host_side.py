@@ -89,6 +89,7 @@ class HostSide:
         Args:
             tensor: The tensor of this side; it keeps its shape and dtype.
         """
+        # First, so that the torch tensor that was wrapped keeps its values.
         self.source = None
         self.write(tensor, placeholder(tuple(tensor.shape), tensor.dtype), is_empty=True)
 
@@ -139,6 +140,7 @@ class HostSide:
             tensor: The tensor of this side.
         """
         with natively():
+            # Torch raises the version with each write in place: an equal one means nothing was written.
             self.sent = tensor._version
 
     def gradient(self, tensor: Tensor) -> Tensor | None:

@@ -79,6 +79,7 @@ class HostWrites:
             tensor: Any tensor; nothing happens for one that is not watched.
         """
         self.count += 1
+        # The first time only: a later sum would be of what was written since.
         if id(tensor) in self._watched and id(tensor) not in self.exposed:
             self.exposed[id(tensor)] = _sum(tensor)
 
@@ -109,6 +110,7 @@ def _sum(tensor: Tensor) -> int:
         if not content.numel():
             return 0
         array: Any = content.flatten().view(torch.uint8).numpy()
+        # A checksum: copies of all weights that are handed out would take as much memory again.
         return zlib.crc32(array)
 
 
@@ -124,6 +126,7 @@ def host_gradient(tensor: Any) -> Tensor | None:
     gradient: Tensor | None = tensor._host.gradient(tensor)
     if gradient is not None or not tensor._device.has_gradient(tensor):
         return gradient
+    # Torch clips what has a gradient, and passes over everything else without a word.
     if sys._getframe(2).f_code.co_filename.replace("\\", "/").endswith(_CLIPPING):
         raise UsageError(
             f"gradients are clipped on the host, where {tensor.name!r} has none: they are on the device, and "

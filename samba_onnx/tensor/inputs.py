@@ -168,6 +168,7 @@ def _name(value: Any, name: str) -> Any:
         return {key: _name(item, joined(name, str(key))) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         items = [_name(item, joined(name, str(index))) for index, item in enumerate(value)]
+        # A named tuple takes its fields one by one.
         if hasattr(value, "_fields"):
             return type(value)(*items)
         return type(value)(items)
@@ -196,12 +197,14 @@ def _parameters(model: object, count: int) -> list[str]:
             for parameter in inspect.signature(model.forward).parameters.values()
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         ]
+    # Whatever is no module, or takes *args, names its inputs in no other way.
     return [*names[:count], *(f"input_{index}" for index in range(len(names), count))]
 
 
 def _check_unique(inputs: Any) -> None:
     known: dict[str, SambaTensor] = {}
     for tensor in tensors_of(inputs):
+        # One tensor in two places is one input, of which the user is told elsewhere.
         if known.setdefault(tensor.sn_name, tensor) is not tensor:
             raise UsageError(
                 f"two inputs are called {tensor.sn_name!r}; inputs are told apart by name: give "

@@ -70,6 +70,8 @@ class Recipe:
             A new tensor; the same values on every call.
         """
         del tensor
+        # With a generator of its own state: what the program draws does not depend on when
+        # parameters are made.
         with torch.no_grad(), LAZY.paused(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             with Drawing(self.options):
@@ -77,6 +79,7 @@ class Recipe:
 
     def _made(self) -> Tensor:
         values = torch.empty(self.shape, dtype=self.dtype)
+        # What nothing initialises would be whatever is in memory, and other numbers on every call.
         if not self.steps:
             values.zero_()
         for path, step in self.steps:
@@ -120,6 +123,7 @@ class LazyParameter(SambaParameter):
     ) -> Any:
         """Write an initialisation down; anything else is done as on any SambaTensor."""
         kwargs = dict(kwargs or {})
+        # The functions of torch.nn.init hand their tensor on by keyword.
         if not args and isinstance(kwargs.get("tensor"), LazyParameter):
             args = (kwargs.pop("tensor"),)
         first = args[0] if args else None
@@ -187,6 +191,7 @@ class LazyParameter(SambaParameter):
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> LazyParameter | None:
         with natively():
+            # Casts take their type in many ways: one element shows which one is meant.
             sample = function(torch.empty((), dtype=self.dtype), *args, **kwargs)
         if not isinstance(sample, Tensor) or sample.is_meta or self._recipe is None:
             return None
@@ -278,6 +283,8 @@ class _EmptyTensors(TorchFunctionMode):
         if func is torch.empty and LAZY.enabled and kwargs.keys() <= _PLAIN_KEYWORDS:
             dtype = kwargs.get("dtype") or torch.get_default_dtype()
             device = torch.device(kwargs.get("device") or "cpu")
+            # Parameters are floating point; whole numbers are counters and masks, which are
+            # asked for their values soon.
             if dtype.is_floating_point and device.type == "cpu":
                 size = kwargs.get("size", args)
                 shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size

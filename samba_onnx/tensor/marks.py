@@ -196,6 +196,7 @@ def marks_of(
         return Marks(*fields)
 
 
+# By type as well: 1 and True are equal, but not the same hint.
 @functools.lru_cache(1024, typed=True)
 def _shared(*fields: Any) -> Marks:
     return Marks(*fields)

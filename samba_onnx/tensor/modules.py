@@ -119,6 +119,7 @@ def _set_name(module: nn.Module, name: str) -> None:
     ours = vars(module).get(_NAME)
     if vars(module).get("name") == ours if ours else not hasattr(module, "name"):
         setattr(module, "name", name)  # noqa: B010  a module's type knows no such attribute
+        # By this the next conversion knows that the name is ours, and may be another one then.
         setattr(module, _NAME, name)
 
 
@@ -133,6 +134,7 @@ def _name_members(model: nn.Module, root: str) -> None:
     taken = {name for key, (name, _) in paths.items() if key not in others}
     for key, (name, tensor) in paths.items():
         own = _own_name(tensor, known)
+        # The other model's name stays, unless a member of this one goes by it now.
         if key in others and own and own not in taken:
             taken.add(own)
             continue
@@ -164,6 +166,7 @@ def _samba_parameter(parameter: nn.Parameter) -> SambaParameter:
     known = _REPLACEMENTS.get(parameter)  # type: ignore[no-untyped-call]
     if isinstance(known, SambaParameter) and _stands_for(known, parameter):
         return known
+    # Without memory there is nothing to share: an empty parameter stands for it.
     if parameter.is_meta:
         result = SambaParameter(shape=parameter.shape, dtype=parameter.dtype, requires_grad=False)
     else:

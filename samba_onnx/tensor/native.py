@@ -25,6 +25,7 @@ def placeholder(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         shape: Its shape.
         dtype: Its dtype.
     """
+    # With strides of 0 all elements are the only one that there is.
     return torch.zeros((), dtype=dtype).expand(shape)
 
 
@@ -86,6 +87,7 @@ def describes_the_same_memory(one: Tensor, other: Tensor) -> bool:
     with natively():
         if other.layout != torch.strided:
             return True
+        # An equal address alone would not do: a view may begin where its tensor does.
         return (
             one.data_ptr() == other.data_ptr()
             and one.shape == other.shape

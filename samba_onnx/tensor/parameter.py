@@ -47,6 +47,7 @@ class SambaParameter(SambaTensor, nn.Parameter):
                 given with a tensor, or ``torch_tensor`` is no tensor.
             RuntimeError: Gradients are required of integers; from torch.
         """
+        # Without its history: what a parameter was made of gets no gradients through it.
         detached = torch_tensor.detach() if isinstance(torch_tensor, Tensor) else torch_tensor
         parameter = super().__new__(
             cls,

@@ -100,10 +100,14 @@ def fill(
         The tensor.
     """
     base = int(torch.randint(2**62, (), generator=generator))
+    # A narrow type is drawn in float32 and rounded as the options say; a tensor that does not lie in
+    # one piece has no blocks.
     drawn = tensor if _is_flat(tensor) else torch.empty(tensor.shape, dtype=torch.float32)
     blocks = torch.split(drawn.view(-1), _BLOCK)
     with ThreadPoolExecutor(min(options.threads, len(blocks) or 1)) as pool:
         jobs = [
+            # A seed for each block, not for each thread: as many threads as there are, the values
+            # are the same.
             pool.submit(_draw, block, kind, first, second, base + index, options)
             for index, block in enumerate(blocks)
         ]
@@ -238,6 +242,7 @@ class RandomSource:
         """
         generator = None
         if self._seed is not None:
+            # By a digest, so that tensors with similar names do not draw similar numbers.
             digest = hashlib.blake2b(f"{self._seed} {name}".encode(), digest_size=8).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
         return MultithreadedRNG(self._options, generator)

@@ -240,6 +240,8 @@ def _index(x: Any) -> Any:
     with natively():
         if not x.is_floating_point():
             return x
+        # Indices that were computed may be floating point: whole numbers are taken for what they
+        # mean, and anything else is a mistake.
         whole = x.long()
         if not torch.equal(whole.to(x.dtype), x.as_subclass(Tensor)):
             raise UsageError("a tensor of indices has values that are not whole numbers")

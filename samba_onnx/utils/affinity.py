@@ -20,4 +20,5 @@ def fix_rdu_affinity() -> None:
     It sets ``SF_RNT_TILE_AFFINITY`` in the environment of this process. The emulator gives every
     process a device of its own, whatever it says.
     """
+    # Beyond eight processes there is no RDU left: the ninth has that of the first.
     os.environ[AFFINITY] = f"0x{_TILES << (4 * (get_rank() % _RDUS)):08x}"

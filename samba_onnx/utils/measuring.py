@@ -83,6 +83,7 @@ def measure_performance(
     """
     del set_output_grads, world_size
     _tell(
+        # One chip is what the model runs on anyway: there is nothing to tell of it.
         n_chips=n_chips > 1,
         compiled_stats_json=compiled_stats_json,
         use_sambaloader=use_sambaloader,
@@ -151,6 +152,7 @@ def measure_sections(
         UsageError: The model was not traced, or a number is not positive.
         ScheduleError: The model is mapped spatially.
     """
+    # For its error, which says what to do with a model that was not traced.
     traced_outputs(model)
     sections = SESSION.get_section_ids()[:num_sections]
     # Every section leaves its values on the device for those after it.
@@ -198,6 +200,7 @@ def _timed(
     count, totals = 0, [0.0] * len(runs)
     with torch.no_grad():
         while count < iterations or is_short():
+            # In turns: each section finds what those before it left, as in a whole step.
             for number, run in enumerate(runs):
                 begin = time.perf_counter()
                 run()

@@ -28,10 +28,12 @@ def agreed(value: bool) -> bool:
     """
     if get_world_size() == 1:
         return value
+    # Process 0 sends what it has in the list, and all others get theirs replaced.
     box = [value]
     distributed.broadcast_object_list(box, 0)
     return box[0]
 
 
 def _in_group() -> bool:
+    # A torch that was built without it lacks the second function.
     return distributed.is_available() and distributed.is_initialized()

@@ -93,6 +93,7 @@ def trace_graph(
         optim,
         init_output_grads=init_output_grads,
         loss_indices=loss_indices,
+        # The argument counts more than settings, which may be those of a whole program.
         pef=pef or str(flat_options(config_dict).get("pef", "")),
         mapping=mapping,
         data_parallel_mode=data_parallel_mode,

@@ -20,6 +20,7 @@ class _Normalised(nn.Module):
     """Makes a weight of shape ``(outputs, ...)``, by the formula of torch's ``weight_norm``."""
 
     def forward(self, magnitude: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+        # One number per output is divided, and not every element of the direction.
         return direction * (magnitude / _lengths(direction))
 
     def right_inverse(self, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -57,6 +58,7 @@ def weight_norm_(module: nn.Module) -> None:
     parametrize.register_parametrization(module, _WEIGHT, _Normalised())
     parts = module.parametrizations[_WEIGHT]  # type: ignore[index]
     for key, word in _PARTS.items():
+        # torch makes plain parameters, and the device knows parameters by name.
         part = SambaParameter(getattr(parts, key), requires_grad=weight.requires_grad)
         part.sn_name = f"{weight.sn_name}_{word}"
         setattr(parts, key, part)

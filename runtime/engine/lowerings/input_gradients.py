@@ -138,6 +138,7 @@ class _InputGradient:
         before = [n - pad for n, pad in zip(start, self.geometry.before, strict=True)]
         taken = [size * step for size, step in zip(self.plane, strides, strict=True)]
         behind = [n - b - t for n, b, t in zip(self.spread, before, taken, strict=True)]
+        # Either may be negative, where the layer's padding lay: Pad then cuts off.
         if not any(before) and not any(behind):
             return value
         return build.make("Pad", [value, build.integers(0, *before, 0, 0, *behind, 0)])
@@ -147,6 +148,8 @@ class _InputGradient:
         strides = self.geometry.strides
         if all(step == 1 for step in strides):
             return rows
+        # No operator spreads elements apart. Each gets an axis of its own instead, which is padded
+        # to the stride and joined with the next one.
         spaced = [n for size in self.plane for n in (size, 1)]
         value = build.make("Reshape", [rows, build.integers(self.batch, *spaced, self.inner)])
         behind = [n for step in strides for n in (0, step - 1)]

@@ -69,7 +69,7 @@ REDUCTIONS: Final[Mapping[str, StagedSum]] = MappingProxyType(
     }
 )
 RUNNING: Final = "CumSum"
-"""Of this each sum is a result: it is computed in float64, as torch does."""
+"""The operator whose every partial sum is a result: it is computed in float64, as torch does."""
 _AXES_AS_INPUT: Final = 18
 """First operator set in which all of them take axes as an operand; ReduceSum does from 13 on."""
 _SUM_AXES_AS_INPUT: Final = 13

@@ -11,7 +11,7 @@ from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
 
 _POOLING, _PRODUCT, _NEUTRAL = "Pad_Fusion", "MatmulTransposeFusion", "NoopElimination"
 FAULTY: Final = (_POOLING, _PRODUCT, _NEUTRAL)
-"""Those that change numbers, for models that are not looked at."""
+"""Optimizers that change numbers; turned off for models whose nodes are not looked at."""
 _STATISTICS: Final = "SkipLayerNormFusion"
 _FAULTS: Final = (("MaxPool", "Pad", _POOLING), ("MatMul", "Transpose", _PRODUCT))
 """Operators with what makes their first operand when an optimizer goes wrong."""

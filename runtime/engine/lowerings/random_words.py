@@ -30,7 +30,7 @@ SEED_STEP = 0x85EBCA6B
 FIRST_SHIFT, SECOND_SHIFT = 16, 15
 LAST_WORD = 2**32 - 1
 MOST_VALUES = 2**33
-"""Of one drawing, so that every counter differs from the others with room to spare."""
+"""Values of one drawing, at most: every counter then differs from the others with room to spare."""
 
 
 class RandomWords:

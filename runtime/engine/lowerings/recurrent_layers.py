@@ -290,6 +290,7 @@ def _written(
     names = [f"{node.output[0]}.layer.{name}" for name in ("all", "hidden", "cell")]
     first = build.integers(0)
     operands = _operands(build, layer, bound, source, hidden, width)
+    # ONNX's layers have an axis of directions in front, which a Scan has not.
     begins = [build.make("Unsqueeze", [name, first]) for name in node.input[:states]]
     build.nodes.append(
         onnx.helper.make_node(

@@ -96,6 +96,7 @@ class _Convolution:
         steps = build.integers(*strides)
         windows = []
         for first in offsets(self.weight[2:], self.geometry.dilations):
+            # Right behind the last element that is taken: a whole step further may be outside.
             last = [
                 begin + (count - 1) * step + 1
                 for begin, count, step in zip(first, self.result[2:], strides, strict=True)

@@ -39,7 +39,7 @@ class BoundSession:
 
 @dataclass(frozen=True)
 class BoundSteps:
-    """Several that execute one after the other."""
+    """Several computations that execute one after the other."""
 
     steps: tuple[BoundComputation, ...]
 
@@ -60,8 +60,8 @@ def freeze_inputs(
             these values as long as the session lives.
 
     Returns:
-        Those whose content onnxruntime must be given, for the model only names them; the content
-        of small ones is in the model.
+        The inputs whose content onnxruntime must be given, for the model only names them; the
+        content of small ones is in the model.
     """
     inputs = [value for value in model.graph.input if value.name not in tensors]
     del model.graph.input[:]
@@ -71,6 +71,7 @@ def freeze_inputs(
         proto = model.graph.initializer.add(
             name=name, data_type=tensor.element.number, dims=tensor.shape
         )
+        # Shapes and bounds decide how a model may be rewritten, and must be in it for that.
         if tensor.items.nbytes <= _INLINE_BYTES:
             proto.raw_data = tensor.items.tobytes()
             continue

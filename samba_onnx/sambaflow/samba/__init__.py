@@ -74,6 +74,7 @@ from_torch_model = from_torch_model_
 to_torch_tensor = to_torch
 """Another name of ``to_torch``."""
 
+# On import: programs join their group before they do anything else with SambaFlow.
 adapt_process_groups()
 
 session: SambaSession
@@ -132,4 +133,5 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *samba_onnx.__all__})
 
 
+# Only its class can give a module a property.
 sys.modules[__name__].__class__ = _Samba

@@ -28,6 +28,7 @@ def lazy_param(quantized: bool = False) -> Iterator[None]:
             "sambaflow.samba.lazy_param.lazy_param(quantized=True) is not part of samba-onnx: its "
             "quantized modules are not; make the modules without quantization"
         )
+    # Whoever switched it on before wants it on afterwards.
     was_lazy = SESSION.use_lazy_param()
     if not was_lazy:
         SESSION.enable_lazy_param()

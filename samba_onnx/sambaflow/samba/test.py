@@ -71,6 +71,7 @@ class TestWithGold:
             OutputError: The file cannot be written.
             SambaError: The graph cannot be run; see ``samba.session.run``.
         """
+        # safetensors refuses what does not lie in one piece.
         values = {k: v.contiguous() for k, v in run_results(self._model, self._inputs).items()}
         with atomic_output(self._path) as file:
             file.write(save(values))
@@ -137,6 +138,7 @@ def _run_twice(name: str, model: nn.Module, inputs: Any) -> None:
     """Compare two runs of forward and backward, whose dropouts draw the same masks."""
     present = SESSION.get_section_types()
     types = [kind.value for kind in _REPEATED if kind.value in present]
+    # Anew before each run: other masks of dropouts would be a difference, and no fault.
     SESSION.reset_random_generator()
     first = run_results(model, inputs, types)
     SESSION.reset_random_generator()

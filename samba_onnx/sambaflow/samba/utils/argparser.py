@@ -72,6 +72,7 @@ def parse_app_args(
             Command.MEASURE_PERFORMANCE: everywhere,
             Command.MEASURE_SECTIONS: everywhere,
         },
+        # Looked for in the line itself: the parser, and its help, depend on it.
         experimental=dev_mode or "--debug" in line,
     )
     return _taken(parser.parse_args(line))

@@ -46,4 +46,5 @@ class AccuracyReport:
         """
         values = {name: value for name, value in vars(self).items() if value is not None}
         with atomic_output(Path(path)) as file:
+            # Scalars of numpy and torch are no numbers to json, and become such.
             file.write(json.dumps(values, indent=1, default=float).encode())

@@ -63,6 +63,7 @@ def load_sharded_checkpoint(
         NoDeviceError: The model was not traced.
     """
     members = _members(model)
+    # By the tensor: a weight that is tied is in the checkpoint under one of its names.
     left = {id(member.tensor): name for name, member in members.items()}
     unknown: list[str] = []
     for file in _files(Path(path)):
@@ -139,6 +140,7 @@ def _send(member: _Member, values: torch.Tensor) -> None:
     if DEVICE.has(member.place):
         DEVICE.store(member.place).write(member.place, values)
     master = state_name(member.name, MASTER)
+    # An optimizer steps from its copy: with the old one, its next step would undo the loading.
     if DEVICE.has(master):
         DEVICE.store(master).write(master, values.float())
 
@@ -173,6 +175,7 @@ def _indexed(index: Path) -> list[Path]:
     try:
         document = read_document(index, what="index of a checkpoint")
         names = sorted({*json.loads(document)["weight_map"].values()})
+        # An index comes from anybody, and may not name files elsewhere on this machine.
         plain = all(Path(name).name == name for name in names)
     except ModelFileError:
         raise

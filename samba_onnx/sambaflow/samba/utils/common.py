@@ -98,6 +98,7 @@ def _measure(args: Namespace, model: nn.Module, inputs: Any) -> None:
     options: dict[str, Any] = {
         "batch_size": args.batch_size,
         "n_iterations": args.num_iterations,
+        # Of a run that only measures, the report is what was measured.
         "json": args.json or args.bench_report_json,
         "min_duration": args.min_duration,
         "data_parallel": args.data_parallel,

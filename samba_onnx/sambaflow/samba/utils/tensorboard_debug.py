@@ -75,6 +75,7 @@ def _computed_on_host(
     parameters = {path: one for path, one in model.named_parameters() if one.requires_grad}
     results = model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
     outputs = dict(zip((one.sn_name for one in traced_outputs), _flat(results), strict=True))
+    # Autograd refuses an output that no parameter has part in.
     seeded = {name: seed for name, seed in seeds.items() if outputs[name].requires_grad}
     found = (
         torch.autograd.grad(
@@ -86,6 +87,7 @@ def _computed_on_host(
         if seeded and parameters
         else ()
     )
+    # Where nothing was to differentiate, there is nothing to pair.
     pairs = zip(parameters, found, strict=bool(found))
     return (
         {name: to_torch(output).detach() for name, output in outputs.items()},

@@ -52,6 +52,7 @@ class FlatImage:
         Raises:
             UsageError: The image has more values than the row.
         """
+        # A copy of other images: torch warns of an array that may only be read, as those of files are.
         values = image if isinstance(image, torch.Tensor) else torch.from_numpy(np.array(image))
         missing = self.num_features - values.numel()
         if missing < 0:
@@ -171,6 +172,7 @@ def _digits(settings: Mapping[str, Any]) -> tuple[Digits, Digits]:
             "prepare_dataloader was given settings without data_dir; add it, or give data sets"
         )
     transform = dataset_transform(settings)
+    # Where torchvision puts them below the folder that it is given.
     raw = Path(folder, "MNIST", "raw")
     where = raw if raw.is_dir() else Path(folder)
     return Digits(where, "train", transform), Digits(where, "t10k", transform)
