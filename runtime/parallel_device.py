@@ -15,6 +15,7 @@ from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.exchanges import Exchange, Rdu
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.locking import DeviceLock, Mutex, refuse_in_children
+from samba_onnx.runtime.occupancy import Occupancy
 from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
 from samba_onnx.runtime.requests import RunRequest
 from samba_onnx.runtime.shards import assembled, shard_of
@@ -77,6 +78,10 @@ class ParallelDevice(Device):
         for device in self.devices:
             device.close()
         self._pool.shutdown()
+
+    def occupancy(self) -> Occupancy:
+        """Return the bytes of the first RDU's memory that hold values now, by tier and kind."""
+        return self.devices[0].occupancy()
 
     def load(self, values: Mapping[str, Array]) -> None:
         """Copy weights, buffers and optimizer state to the RDUs, to each what it holds of them.

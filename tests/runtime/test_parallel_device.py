@@ -96,6 +96,7 @@ def test_weights_are_read_and_loaded_whole(pef: Pef, linear: onnx.ModelProto) ->
         (result,) = device.run({"x": x}).values()
         np.testing.assert_allclose(result, np.tanh(x @ (2 * a)) @ (3 * b), rtol=1e-5, atol=1e-6)
         assert device.memory.usage()[1].used == sum(r.bytes for r in pef.manifest.regions)
+        assert device.occupancy() == device.devices[0].occupancy()
 
 
 def test_one_device_refuses_a_program_of_several(pef: Pef) -> None:
