@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -35,7 +36,7 @@ def layer(
 ) -> onnx.ModelProto:
     """Return a layer whose activations have the parameters of two lists."""
     ways = 2 if direction == "bidirectional" else 1
-    attributes = {"activation_alpha": alphas, "activation_beta": betas}
+    parameters: dict[str, Any] = {"activation_alpha": alphas, "activation_beta": betas}
     node = onnx.helper.make_node(
         operator,
         ["x", "w", "r", "b"],
@@ -43,7 +44,7 @@ def layer(
         hidden_size=HIDDEN,
         direction=direction,
         activations=list(names),
-        **{key: numbers for key, numbers in attributes.items() if numbers},
+        **{key: numbers for key, numbers in parameters.items() if numbers},
     )
     gates = GATES[operator] * HIDDEN
     weights = {
