@@ -23,6 +23,8 @@ def check_plan(ledger: Ledger, graph: Graph, graphs: Sequence[Graph] | None = No
         PefFormatError: The device copied something else than was planned; names the first
             difference.
     """
+    # Copies at load have no call, and belong to no run: all graphs of a PEF are loaded
+    # together, so that their plans are compared one behind the other.
     at_load = (transfer for transfer in ledger.transfers if transfer.call is None)
     planned = [move for one in graphs or (graph,) for move in one.load_transfers]
     _compare(at_load, planned, "loading the PEF")
@@ -31,7 +33,10 @@ def check_plan(ledger: Ledger, graph: Graph, graphs: Sequence[Graph] | None = No
 
 
 def _compare(copies: Iterable[Transfer], planned: Iterable[Transfer], when: str) -> None:
+    # The longest of both, so that a copy too many or too few is a difference, too.
     for copy, plan in zip_longest(copies, planned):
+        # Texts have all that is compared. Modelled seconds are not among it: they follow from
+        # bytes and direction.
         if _text(copy) != _text(plan):
             raise PefFormatError(
                 f"the plan is not what the device does: in {when} the device copied {_text(copy)}, "

@@ -42,6 +42,8 @@ def serve(
             result = getattr(device, method)(*arguments, **keywords) if method else None
         except SambaError as error:
             return _told(device, {"error": type(error).__name__, "text": str(error)})
+        # A caller causes these two, by values that do not fit into memory and by keywords that
+        # Device does not have. Whatever else is raised is a fault of this product, and no answer.
         except (MemoryError, TypeError) as error:
             return _told(device, {"error": type(error).__name__, "text": str(error)})
         return _told(device, {"result": packed(result, folder / TOLD)})
@@ -53,6 +55,7 @@ def _told(device: Any, answer: dict[str, Any]) -> dict[str, Any]:
     """Return an answer with the copies that were made on the way to it, which are forgotten here."""
     if device is not None:
         runs, transfers = device.ledger.runs, device.ledger.transfers
+        # The parent keeps the records. Kept here as well, all of them would travel with each answer.
         device.ledger.reset()
         answer |= {"runs": runs, "transfers": [dataclasses.asdict(each) for each in transfers]}
     return answer

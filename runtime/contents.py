@@ -32,10 +32,13 @@ class Contents:
         self.residents = manifest.residents()
         """Names of symbols that stay in device memory between runs."""
         read = {name for fallback in manifest.fallbacks for name in fallback.inputs}
+        # Fallbacks read these on the host. No run changes them, so that one copy made now spares
+        # a download in every run.
         self._mirrored = manifest.fixed_residents() & read
         planned = [move.symbol for graph in manifest.graphs for move in graph.load_transfers]
         self.loaded: dict[str, int] = {}
         """Bytes of the initializers that sections have inside, by name; engines keep them."""
+        # Backwards, so that the first place counts of a symbol that several graphs load.
         self._order = {name: place for place, name in reversed(list(enumerate(planned)))}
 
     def symbol(self, name: str) -> Symbol:
@@ -61,6 +64,8 @@ class Contents:
         self.loaded = dict(sizes)
         for section in manifest.sections:
             for name in section.inputs:
+                # An input that has a default in the PEF is copied by the first run that is not
+                # given it, which ``with_defaults`` sees to, and not at load.
                 if name not in inputs and self._symbols[name].stored is not None:
                     sizes[name] = self._values.load(name, self._own(name))
         for name in self._mirrored:
@@ -84,6 +89,7 @@ class Contents:
         """
         weights = {name for section in self._pef.manifest.sections for name in section.weights}
         stored = {name for name in weights if self._symbols[name].stored is not None}
+        # Only these are read: to parse the model of every stage would take longer than to load it.
         inside = {
             section.id
             for section in self._pef.manifest.sections
@@ -92,6 +98,7 @@ class Contents:
         sizes = {name: self._pef.content(name).nbytes for name in stored}
         for stage in inside:
             sizes |= initializer_bytes(self._pef, stage)
+        # Initializers that the manifest does not list are part of the program, and no transfer.
         return {name: size for name, size in sizes.items() if name in weights}
 
     def mirror(self, name: str, value: Array) -> None:
@@ -108,6 +115,7 @@ class Contents:
         for name in registers.items():
             if self._symbols[name].region:
                 self._values.written_on_device((name,))
+        # After all of the above, which drops what the host knows of each symbol that it places.
         for name, register in registers.items().items():
             self._values.keep_on_host(name, register.host)
 
@@ -155,6 +163,7 @@ class Contents:
         """
         inputs = without_fixed(self._fixed, inputs)
         missing = [name for name in names if name not in inputs and not self._values.has(name)]
+        # From the second run on the value of before is there, and no default is copied again.
         defaults = {name: self._pef.weight(name) for name in missing if self._symbols[name].stored}
         return {**defaults, **inputs}
 

@@ -23,6 +23,7 @@ INTEGER_KINDS: Final = "iu"
 
 def is_native(element: ElementType) -> bool:
     """Return whether numpy itself has the type, so that onnxruntime takes and returns arrays."""
+    # The types of ml_dtypes are known to numpy, too, but as a user's: for them it is 2.
     return element.numpy.isbuiltin == 1
 
 
@@ -74,4 +75,5 @@ def from_items(items: Array, element: ElementType, shape: Sequence[int]) -> Arra
     """
     if element.packs:
         return unpack(items, element, shape)
+    # A copy: the items may be those in device memory, which the next run overwrites.
     return items.copy().view(element.numpy).reshape(tuple(shape))

@@ -75,6 +75,7 @@ def open_exact(pef: Pef, graph: Graph, engine: Engine) -> ExactGraph | None:
         return None  # an output that no stage computes
     written = {value.name for model in models for value in model.graph.output}
     read = {value.name for model in models for value in model.graph.input}
+    # Weights that are loaded later are read by stages, and are inputs of no graph.
     if read - written - set(graph.inputs):
         return None
     path = Path(os.path.realpath(pef.path))

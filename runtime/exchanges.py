@@ -49,6 +49,7 @@ class Exchange:
         try:
             self._given[rdu] = array
             self._barrier.wait()
+            # Copied between two meetings: after the second one the others may change what they gave.
             given = [each.copy() for each in self._given if each is not None]
             self._barrier.wait()
         except threading.BrokenBarrierError:
@@ -139,9 +140,12 @@ class ExchangeStep(DeviceStep):
         own = self._before.load()
         given = self._rdu.exchange.meet(self._rdu.number, own)
         if self._kind is CollectiveKind.ALL_GATHER:
+            # Round the ring each RDU passes on every part but one: as much as it lacks.
             whole = assembled(given, self._sharded)
             self.sent_bytes = _bytes(whole.size - own.size, self._after.element.bits)
         else:
+            # All RDUs add in the order of their numbers, so that they have the same bits. In a
+            # ring, each part goes round once to be added up, and once more to be handed out.
             whole = _sum(given)
             piece = -(-whole.size // len(given))
             self.sent_bytes = 2 * (len(given) - 1) * _bytes(piece, self._after.element.bits)

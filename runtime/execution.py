@@ -110,6 +110,7 @@ class Execution:
             for name, call in step.inputs:
                 if not values.is_on_device(name):
                     values.upload(name, values.host_value(name), Cause.FALLBACK, call)
+            # Before the clock is read: to prepare a session is no part of the time of a call.
             if not isinstance(session, ExchangeStep):
                 session.prepare()
             begin = time.perf_counter()
@@ -130,6 +131,7 @@ class Execution:
             values.forget(step.hidden)
             for name, result in zip(step.outputs, results, strict=True):
                 values.written_on_host(name, result)
+                # Sections of later runs read a resident on the device, which is where it lives.
                 if name in self._contents.residents:
                     values.upload(name, result, Cause.FALLBACK, step.calls[-1])
         if self._profile is not None:

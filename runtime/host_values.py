@@ -38,9 +38,12 @@ def unpacked(content: Mapping[str, Any], file: Path) -> Any:
 
 
 def _tree(value: Any, arrays: dict[str, Array]) -> Any:
+    # By the very type: numpy's float64 is a float as well, but goes with the arrays, which
+    # keep its dtype.
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, Mapping):
+        # Pairs, as keys in JSON can be nothing but texts.
         return {"items": [[_tree(k, arrays), _tree(v, arrays)] for k, v in value.items()]}
     for kind, name in ((list, "list"), (tuple, "tuple"), (Set, "set")):
         if isinstance(value, kind):

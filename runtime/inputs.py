@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,9 @@ import numpy as np
 from samba_onnx.errors import InputError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Symbol
+from samba_onnx.program.index_demands import IndexDemand
 from samba_onnx.runtime.elements import INTEGER_KINDS, Array
+from samba_onnx.runtime.index_checks import IndexCheck
 from samba_onnx.safety.files import printable
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -25,11 +27,18 @@ _TEXT_KINDS = "UST"
 class InputSpec:
     """What one input must look like."""
 
-    def __init__(self, symbol: Symbol) -> None:
-        """Take the type and shape from the symbol that was compiled."""
+    def __init__(self, symbol: Symbol, demands: Iterable[IndexDemand] = ()) -> None:
+        """Take the type and shape from the symbol that was compiled.
+
+        Args:
+            symbol: The input.
+            demands: Ranges of integers that a graph demands, of this input and of others.
+        """
         self.name = symbol.name
         self.type = symbol.type
         self.shape = symbol.shape
+        self.index_checks = tuple(IndexCheck(one) for one in demands if one.input == symbol.name)
+        """Checks of the integers that it holds."""
         element = tensor_element(symbol.type)
         self.dtype: np.dtype[Any] | None = element.numpy if element else None
         """dtype of the array that a run takes; None where the input is no tensor."""
@@ -52,13 +61,19 @@ class InputSpec:
             value itself where the input is no tensor.
 
         Raises:
-            InputError: Type or shape differ, or an integer does not fit.
+            InputError: Type or shape differ, or an integer does not fit, or is no index of what it
+                is an index of.
         """
         if self.dtype is None:
             return self._check_container(value)
+        # The usual case, for which a run of a few microseconds should not pay.
         if type(value) is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
-            return value
-        return self._check_tensor(value)
+            array = value
+        else:
+            array = self._check_tensor(value)
+        for each in self.index_checks:
+            each.check(array)
+        return array
 
     def _check_tensor(self, value: Any) -> Any:
         try:

@@ -148,6 +148,7 @@ class IsolatedDevice:
 
     def _call(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Call a method of the device; nothing but load it where the name is empty."""
+        # One question at a time: the arrays of all of them lie in the same two files.
         with self.ledger.lock.mutex:
             folder = self._conversation.folder
             if not folder.exists():  # closed, or dead: the conversation says which
@@ -157,6 +158,7 @@ class IsolatedDevice:
                 "arguments": packed((arguments, keywords), folder / ASKED),
             }
             answer = self._conversation.ask(question, self._seconds)
+            # Before an error is raised: a Device, too, has entered what it copied until then.
             self._enter(answer)
             if "error" in answer:
                 raise _error(answer["error"], answer["text"])

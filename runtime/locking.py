@@ -118,6 +118,7 @@ def in_turn(
     return exclusive
 
 
+# Weak, so that a device that nobody uses any more can go.
 _IN_USE: Final[weakref.WeakSet[Locked]] = weakref.WeakSet()
 _ABANDONED: Final[list[Locked]] = []
 """Devices of the parent. The child keeps them: to end an engine is to wait for its threads, which

@@ -96,6 +96,7 @@ class DeviceTensor:
                 f"{list(self.shape)} for it; convert the model again without that statement"
             )
         items = array if self._native else to_items(array, self.element)
+        # Without casting: a value of another type here would have slipped through all checks.
         np.copyto(self._items, items, casting="no")
 
     def load(self) -> Array:

@@ -53,6 +53,7 @@ def each_batch(
             np.copyto(window, whole[index], casting="no")
         yield numbers
         for window, whole in stores:
+            # With the ellipsis it is a view also where there is one number for each mini-batch.
             np.copyto(whole[index, ...], window, casting="no")
 
 

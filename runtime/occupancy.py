@@ -41,6 +41,7 @@ def occupancy(
         else:
             continue
         held.setdefault(symbol.region, []).append(symbol)
+        # Symbols of one region lie over each other: the largest of them is all that is taken.
         sizes[symbol.region] = max(size, sizes.get(symbol.region, 0))
     totals: Counter[tuple[str, SymbolKind]] = Counter()
     for region, symbols in held.items():

@@ -196,16 +196,19 @@ class ParallelDevice(Device):
         def one(number: int) -> Result:
             try:
                 return work(number, self.devices[number])
+            # Otherwise the others would wait at the next exchange for ever.
             except BaseException:
                 self._exchange.give_up()
                 raise
 
         with self.lock.mutex:
             futures = [self._pool.submit(one, number) for number in range(len(self.devices))]
+            # Asked of every one, and so waited for: an exchange is renewed when nobody is in it.
             failures = [each for each in map(Future.exception, futures) if each is not None]
             if failures:
                 self._exchange.renew()
         if failures:
+            # A lost RDU only says that another one failed. What that one says is the reason.
             own = [failure for failure in failures if not isinstance(failure, LostRduError)]
             raise (own or failures)[0]
         return [future.result() for future in futures]

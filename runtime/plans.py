@@ -184,6 +184,8 @@ class RunPlanner:
         refuse_unless_member(manifest.parallel, rdu)
         self._pef, self._rdu = pef, rdu
         self._memory, self._merge = memory, merge
+        # Frozen values are copied into the layout of kernels, which is what prepacking means:
+        # whoever wants none keeps a single copy.
         self._constant = _frozen_residents(manifest) if settings.prepack else frozenset()
         self._fixed = manifest.fixed_residents()
         self._sharers = sharers(manifest.symbols)
@@ -331,6 +333,7 @@ class RunPlanner:
         return needs, frozenset(results), frozenset(lost)
 
     def _session(self, graph: str, step: Step) -> DeviceStep | HostStep:
+        # With the graph, as each numbers its calls from 0.
         key = (graph, step.calls)
         session = self._sessions.get(key)
         if session is None:

@@ -135,6 +135,7 @@ class ReductionPlanner:
         for call in calls:
             stage = self._schedule.stages[call.stage]
             if stage.type is SectionType.BCKWD:
+                # So many buckets are complete before the call: where the number grows, one can be sent.
                 numbers[call.id] = sum(bucket.call < call.id for bucket in self._buckets)
             elif stage.type in READERS:
                 numbers[call.id] = self._last_bucket(self._gradients(stage.inputs))
@@ -152,6 +153,7 @@ class ReductionPlanner:
         ordered: list[Step] = []
         waiting: list[Step] = []
         for step in steps:
+            # The first stage tells: those of a step are all of one type.
             if step.stages[0].type in READERS:
                 waiting.append(step)
                 continue
@@ -178,6 +180,7 @@ class ReductionPlanner:
             kind = step.stages[0].type
             read = self._gradients(name for name, _ in step.inputs) if kind in READERS else ()
             written = self._gradients((*step.outputs, *step.hidden))
+            # An optimizer must not see gradients of one replica, whether REDUCE was asked for or not.
             if number == reduce_at or (mode is not None and walk.is_unreduced(read)):
                 walk.reduce(number)
             walk.read(number, read)
@@ -199,6 +202,7 @@ class ReductionPlanner:
         left, ordered = list(steps), list[Step]()
         while left:
             free = [step for step in left if not any(self._depends(step, other) for other in left)]
+            # Of equal ones the first: all replicas have to come to the same order.
             chosen = min(free, key=self._needed)
             left.remove(chosen)
             ordered.append(chosen)
@@ -212,6 +216,7 @@ class ReductionPlanner:
         if other is step or other.calls > step.calls:
             return False
         region = self._schedule.region
+        # A value on the host has no region, and stands for itself.
         reads, writes = ({region(n) or n for n in names} for names in _values(step))
         others_reads, others_writes = ({region(n) or n for n in names} for names in _values(other))
         return bool(others_writes & (reads | writes) or others_reads & writes)
@@ -249,10 +254,12 @@ class _Walk:
         for names in old.values():
             self._start(number, names, is_old=True)
         for names in fresh.values():
+            # Behind the last step that wrote one of them; only NORMAL waits for the end of BCKWD.
             soonest = 1 + max(self._fresh[name] for name in names)
             self._start(number if self._mode is ReductionMode.NORMAL else soonest, names)
         self._settled |= self._bucket_of.keys()
         self._fresh.clear()
+        # In OPTIMAL each reader waits for the buckets that it reads, and for no others.
         if self._mode is not ReductionMode.OPTIMAL:
             self.finish(number)
 
@@ -267,6 +274,7 @@ class _Walk:
         self._wait(number, names)
         self._settled.update(names)
         for name in names:
+            # What anything but BCKWD wrote, as zeros, is the same on all replicas.
             self._fresh.pop(name, None)
             if is_backward:
                 self._fresh[name] = number

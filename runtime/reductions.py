@@ -141,6 +141,7 @@ class Reductions:
     def _end_failed_run(self) -> None:
         if self._running is not None:
             failed, reduction = self._running
+            # How far the run came is not known: all that it touched may be unreduced now.
             self._running = self._latest = None
             self._unreduced |= failed.settled
             if reduction is not None:
@@ -243,6 +244,7 @@ class Reductions:
             self._notes.may_differ = self._reducer is not None
         if plan.updates and not self._told and self._reducer is not None:
             self._notes.stepped_untold()
+        # A run alike left the same gradients unreduced, and small models run in microseconds.
         if plan is self._latest:
             return
         self._latest = plan
@@ -273,6 +275,7 @@ class Reductions:
         for names in neighbours(start.bucket, start.names):
             arrays = [self._memory.tensor(name).items for name in names]
             values = self._memory.stretch(names, NOTE_NUMBERS)
+            # Notes lie behind the last gradient of a bucket, and travel with that one only.
             has_note = names[-1] == start.bucket.symbols[-1]
             values = values if has_note else values[:-NOTE_NUMBERS]
             sizes = [array.nbytes for array in arrays]
@@ -329,9 +332,11 @@ class ReductionRun:
             name = start.bucket.name
             for stretch in self._find(start):
                 flights.append((stretch, self._begin(stretch, name)))  # each may fail
+        # In the order of the buckets, as on all other replicas.
         for bucket in sorted(self._plan.waits.get(step, ())):
             flights = self._flying.get(bucket, [])
             while flights:
+                # Taken out first: one that fails here is not waited for again by the next run.
                 stretch, pending = flights.pop(0)
                 pending.wait()
                 self._device.finish(stretch)

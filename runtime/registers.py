@@ -41,6 +41,7 @@ class Register:
         self._items = memory.tensor(symbol.name).items if symbol.region else None
         self.host: Array = np.zeros((), element.numpy)
         """The value; not to be changed from outside."""
+        # A default is stated as a float, which a register of integers refuses from users.
         whole = self.host.dtype.kind in INTEGER_KINDS
         self.set(self.check(int(argin.default) if whole else argin.default))
 
@@ -53,6 +54,7 @@ class Register:
         Raises:
             InputError: It is neither, or does not fit the argin's type.
         """
+        # The usual case, a learning rate in every step: no array is made of it.
         if self._is_float and type(value) is float:
             return value
         try:
@@ -105,6 +107,8 @@ class Registers:
         self._registers: dict[str, Register] = {}
         for argin in manifest.argins:
             symbol = symbols[argin.name]
+            # Argins of one region are one register, under several names. Without a region each has its
+            # own; the space keeps its name from being that of a region.
             place = symbol.region or f" {argin.name}"
             if place not in places:
                 places[place] = Register(argin, symbol, memory)

@@ -60,8 +60,12 @@ class Replay:
                 raise InputError(
                     f"input {name!r} was not given; the run was prepared for {spec} of that name"
                 ) from None
+            # The very same dtype is the usual case, and quicker to see than an equal one.
             if type(value) is not _ARRAY or value.dtype is not dtype or value.shape != shape:
                 value = spec.check(value)
+            else:
+                for each in spec.index_checks:
+                    each.check(value)
             arrays.append(value)
         return arrays
 
@@ -92,6 +96,7 @@ class Replay:
             for step in self.steps:
                 step()
         except BaseException:
+            # The inputs were copied, and their records come first; no output was.
             self.ledger.enter_run(self.transfers[: len(self.inputs)])
             raise
         self.ledger.enter_run(self.transfers)
@@ -123,6 +128,7 @@ def make_replay(
     """
     schedule = plan.schedule
     steps = tuple(session for _, session in plan.steps if isinstance(session, DeviceStep))
+    # Of such an input the host keeps a copy, too, which a replay does not make.
     stays = any(name in schedule.host_readers or name in schedule.graph.outputs for name in inputs)
     transfers = ledger.run()
     copies = [(name, Cause.INPUT) for name in inputs] + [(name, Cause.OUTPUT) for name in outputs]
@@ -131,6 +137,7 @@ def make_replay(
         return None
     executed: list[Callable[[], None]] = [step.run for step in steps]
     if plan.reductions is not None:
+        # What it reduces depends on the runs before: the next time its copies may be others.
         if not plan.reductions.is_fixed:
             return None
         executed = reductions.interleaved(executed, plan.reductions, reduction)

@@ -24,6 +24,7 @@ from samba_onnx.runtime.reducing import GradientReducer
 from samba_onnx.runtime.reduction_plans import READERS
 from samba_onnx.runtime.registers import Registers
 
+# Few, as they travel with every bucket of every step; one difference in 65,536 is not noticed.
 _DIGEST_BYTES: Final = 2
 NOTE_NUMBERS: Final = 1 + 8 * _DIGEST_BYTES
 """How many numbers travel with a bucket."""
@@ -106,6 +107,7 @@ class ReplicaNotes:
             return
         if 0 < shares[0] < _NEARLY_ALL:
             who = "the program wrote weights to the devices of some replicas, and not of others"
+        # All were written to, maybe with the same values, as from one checkpoint.
         elif reducer.agree(self._weights_digest()):
             self.forget()
             return
@@ -142,6 +144,7 @@ class ReplicaNotes:
         """Return what only equal weights and states of optimizers have."""
         digest, places = hashlib.blake2b(), dict[str, str]()
         for name in sorted(self._equal):
+            # Symbols of one region are the same bytes, and are looked at once.
             places.setdefault(self._memory.region(name), name)
         for name in places.values():
             items = np.ascontiguousarray(self._memory.whole(name).items)

@@ -14,6 +14,7 @@ from samba_onnx.runtime.elements import moved_bytes
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
 
+# Beyond, all are forgotten, and runs are recorded anew: no loop may make this grow for ever.
 _MOST_STATES = 64
 _OVERLAID = frozenset({SymbolKind.ACTIVATION, SymbolKind.CONSTANT})
 """Kinds whose symbols may share a region only because their lives do not overlap."""
@@ -53,6 +54,7 @@ class Residency:
     def settle(self) -> object:
         """Return what stands for which values are where: equal places, the same object."""
         if self.state is None:
+            # One object for equal places: whether a replay fits is then seen by comparing two pointers.
             key = frozenset(self._on_device), frozenset(self._on_host)
             if len(self._states) >= _MOST_STATES:
                 self._states.clear()

@@ -73,6 +73,7 @@ class StepModel:
         self._alone = run_time(manifest, graph)
         regions = places(manifest.symbols)
         self._times, once = call_seconds(graph, manifest.stages(), manifest.target, regions)
+        # Copies of residents are made once in a run, however many mini-batches it has.
         self._once = once + self._alone.residents
         self._schedule = GraphSchedule(manifest, graph)
         self._planner = ReductionPlanner(self._schedule, self.buckets)
@@ -93,6 +94,7 @@ class StepModel:
         """
         steps, plan = self._plan(mode)
         alone = self._alone.total
+        # There is nobody to combine gradients with, so that nothing is planned or waited for.
         if replicas == 1:
             return ScaledStep(replicas, mode, alone, 0.0, 0.0, 1.0)
         times = [self._bucket_seconds(bucket, replicas, on_rdu) for bucket in self.buckets]
@@ -154,6 +156,7 @@ def _walk(
     ends: dict[int, float] = {}
     for number in range(len(steps) + 1):
         for start in plan.starts.get(number, ()):
+            # A reduction begins when its bucket is complete and the links are done with the one before.
             link = max(link, clock) + buckets[start.bucket.index]
             ends[start.bucket.index] = link
         ready = max((ends[bucket] for bucket in plan.waits.get(number, ())), default=clock)

@@ -52,7 +52,9 @@ class GraphSchedule:
         self.symbols = {symbol.name: symbol for symbol in manifest.symbols}
         self.rdu_stages = frozenset(section.id for section in manifest.sections)
         self.residents = manifest.residents()
-        self.specs = {name: InputSpec(self.symbols[name]) for name in graph.inputs}
+        self.specs = {
+            name: InputSpec(self.symbols[name], graph.index_demands) for name in graph.inputs
+        }
         self.producers: dict[str, int] = {}
         self.rdu_readers: dict[str, int] = {}
         self.host_readers: dict[str, int] = {}

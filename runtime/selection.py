@@ -156,6 +156,7 @@ def _sweeps_of_types(
 def _flat_ids(section_ids: SectionIds) -> list[int]:
     if section_ids is None:
         return []
+    # True and False are integers to Python, and certainly a mistake here.
     if isinstance(section_ids, Integral) and not isinstance(section_ids, bool):
         return [int(section_ids)]
     if isinstance(section_ids, Collection) and not isinstance(section_ids, (str, bytes)):

@@ -153,6 +153,7 @@ def _fits(symbol: Symbol | None, value: Any) -> bool:
     if symbol is None:
         return False
     shape = _shape(value)
+    # A sequence has no sizes by which to choose; whether it fits is checked when it is run.
     return not symbol.type.startswith("tensor(") or (
         shape is not None and fits(shape, symbol.shape)
     )

@@ -39,6 +39,7 @@ def merge_stages(
     graph = onnx.GraphProto(name=" + ".join(model.graph.name for model in models) or "stage")
     graph.input.extend(interface[name] for name in inputs)
     graph.output.extend(interface[name] for name in outputs)
+    # Stages that read the same weight have it each, and a graph may have a name only once.
     graph.initializer.extend(_unique(item for model in models for item in model.graph.initializer))
     graph.sparse_initializer.extend(
         item for model in models for item in model.graph.sparse_initializer
@@ -48,6 +49,7 @@ def merge_stages(
         graph.node.extend(model.graph.node)
     _strip(graph.node)
     merged = onnx.ModelProto(
+        # The newest format of them can say all that older ones can.
         ir_version=max(model.ir_version for model in models),
         opset_import=_opsets(models),
         graph=graph,
@@ -68,6 +70,8 @@ def place_weights(model: onnx.ModelProto, location: str, offset: int) -> None:
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             entries = {entry.key: entry.value for entry in tensor.external_data}
+            # Members of a PEF are stored and not compressed, so that the PEF is its own file of external
+            # data: an engine maps the weights where they lie, and no copy of them is made.
             entries["location"] = location
             entries["offset"] = str(int(entries.get("offset", "0")) + offset)
             del tensor.external_data[:]
@@ -93,6 +97,7 @@ def initializer(pef: Pef, name: str) -> Any:
             for tensor in pef.stage_model(stage.id).graph.initializer:
                 if tensor.name == name:
                     array = np.array(onnx.numpy_helper.to_array(tensor), order="C")
+                    # numpy has texts of a fixed width; runs take and return them as objects.
                     return array.astype(object) if array.dtype.kind in "UST" else array
     raise PefFormatError(f"no stage holds {name!r}; convert the model again")
 
@@ -111,6 +116,7 @@ def initializer_bytes(pef: Pef, stage: int) -> dict[str, int]:
     try:
         model = onnx.ModelProto.FromString(bytes(pef.member(pef.manifest.stages()[stage].member)))
         return {
+            # Raw bytes are as many as the value has: nothing is decoded where there are such.
             tensor.name: len(tensor.raw_data) or onnx.numpy_helper.to_array(tensor).nbytes
             for tensor in model.graph.initializer
             if tensor.data_location != onnx.TensorProto.EXTERNAL

@@ -46,6 +46,8 @@ def split_at_load(
     read = dict.fromkeys([*_reads(rest), *outputs])
     between = [name for name in read if name in written]
     known = {*fixed, *(tensor.name for tensor in model.graph.initializer)}
+    # A PEF may have been changed by anybody. Computed once, a value that depends on inputs
+    # would be that of the first run in all later ones.
     strange = [name for name in _reads(first) if name not in known and name not in written]
     if strange:
         raise PefFormatError(
@@ -55,6 +57,7 @@ def split_at_load(
     left = [name for name in outputs if name not in written]
     return SplitModel(
         _part(model, first, [], between, title),
+        # Without an output left there is nothing that a run has to compute.
         _part(model, rest, between, left, title) if left else None,
     )
 

@@ -182,10 +182,13 @@ def open_original(
     def plain() -> OriginalModel | None:
         try:
             return _opened(make_engine(engine, as_it_stands), source, wide=wide)
+        # It is one of several ways to judge the error of the model: without it the others remain.
         except ExecutionError:
             return None
 
     opened = _opened(make_engine(engine, settings), source, wide=wide)
+    # Made when it is first asked for, and once: a second session takes as long to prepare as the
+    # first, and as much memory.
     return replace(opened, plain=functools.cache(plain))
 
 
@@ -196,6 +199,7 @@ def _opened(engine: Engine, source: onnx.ModelProto | Path, *, wide: bool) -> Or
     if isinstance(source, onnx.ModelProto):
         proto, folder = source, ""
     else:
+        # The graph alone: the engine finds weights in their files, however large these are.
         proto = onnx.load(source, load_external_data=False)
         folder = str(source.absolute().parent)
     exact = _open_wide(engine, proto, folder)
@@ -238,6 +242,7 @@ def evaluate_original(
 
 
 def _prepared(model: onnx.ModelProto, engine: str) -> tuple[Engine, HostComputation, str]:
+    # What comes out is compared with other computations, so that nothing may change numbers.
     executor = make_engine(engine, EngineSettings(rewriting=Rewriting.EXACT))
     title = f"graph {model.graph.name!r}" if model.graph.name else "the graph"
     return executor, executor.prepare(Computation(model, title, rounds_as_device=True)), title
@@ -246,6 +251,7 @@ def _prepared(model: onnx.ModelProto, engine: str) -> tuple[Engine, HostComputat
 def _run(
     engine: Engine, computation: HostComputation, feeds: Mapping[str, Any], title: str
 ) -> dict[str, Any]:
+    # An input that is missing is left to the engine, whose error names it.
     read = {name: feeds[name] for name in computation.inputs if name in feeds}
     try:
         values = computation.run(read)

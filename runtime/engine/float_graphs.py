@@ -67,6 +67,7 @@ class FloatGraph:
     def along(self, name: str, value: str, node: onnx.NodeProto) -> str:
         """Return scales or zero points in float32, in a shape that broadcasts to what they scale."""
         options = {item.name: item.i for item in node.attribute}
+        # A scale per block of elements does not broadcast to what it scales.
         if options.get("block_size"):
             raise CannotReadError
         rank, axis = self._ranks.get(value), options.get("axis", 1)
@@ -79,6 +80,8 @@ class FloatGraph:
             return number
         if own is None or rank is None or own > 1:
             raise CannotReadError
+        # Broadcasting counts axes from the last one: a vector along an axis needs as many axes of
+        # one element behind it as the value has there.
         behind = 0 if not rank else rank - 1 - axis % rank
         plain = rank == 0 or self._lengths.get(name) == 1
         key = f"{name} {'scalar' if plain else behind}"
@@ -108,6 +111,7 @@ class FloatGraph:
 
     def ends(self, zero: str, output: str) -> tuple[float, float]:
         """Return the ends of a quantised type."""
+        # ONNX quantises to uint8 where there is no zero point to say otherwise.
         kind = self.types.get(zero) or self.types.get(output) or _T.UINT8
         limits: Any = ml_dtypes.iinfo  # has no types of its own
         try:
@@ -138,6 +142,8 @@ class FloatGraph:
         """Add what makes of a quantised number what it stands for."""
         value = self.as_float(number)
         point, centred = self._centred.get(number, ("", ""))
+        # The value of before its zero point came: to subtract that from the sum again would not
+        # bring back the digits that the addition cost.
         if zero and zero == point:
             value = centred
         elif zero:

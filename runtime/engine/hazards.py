@@ -66,6 +66,7 @@ class _Graph:
         producer = self._producers.get(output)
         if producer is None:
             return False
+        # Nothing reads the old value, so that there is nothing to lose.
         if not self._readers.get(old):
             return True
         if not self._works_in_place(producer, old):
@@ -74,11 +75,16 @@ class _Graph:
         pending, seen = [old], {old}
         while pending:
             for reader in self._readers.get(pending.pop(), ()):
+                # It was looked at above: it reads each element before it writes it.
                 if reader == producer:
                     continue
                 node = self._nodes[reader]
+                # A reader that the producer does not wait for may run after it. One that is no
+                # elementwise arithmetic may need an element when that was replaced already.
                 if reader not in before or not self._is_arithmetic(node):
                     return False
+                # The one number that a reduction returns needed all of the old value before it was
+                # there: what reads that number has nothing to do with the old value any more.
                 if node.op_type not in _REDUCTIONS:
                     pending += [name for name in node.output if name not in seen]
                     seen.update(node.output)
@@ -90,6 +96,7 @@ class _Graph:
         if not _is_default(node):
             return False
         if node.op_type in _SCATTERS:
+            # It overwrites elements of its first operand, while it reads the others.
             reduces = any(item.name == "reduction" and item.s != b"none" for item in node.attribute)
             return not reduces and old not in node.input[1:]
         if old not in node.input:

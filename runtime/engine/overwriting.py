@@ -35,6 +35,8 @@ def unsafe_in_place(
     shared = {
         name: readers[memory.region(name)] for name in outputs if memory.region(name) in readers
     }
+    # In another shape or type an element lies elsewhere, so that elementwise arithmetic, too,
+    # would overwrite elements that are read later: a buffer in any case.
     alike = {
         name: names
         for name, names in shared.items()

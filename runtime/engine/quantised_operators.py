@@ -33,6 +33,7 @@ def _quantize_dynamically(graph: FloatGraph, node: onnx.NodeProto) -> None:
     What is zero throughout has the scale 1, as onnxruntime chooses.
     """
     number, nothing = node.input[0], graph.number(0.0)
+    # ONNX widens the range until zero is in it, so that zero stays what it is.
     low = graph.add("Min", [graph.add("ReduceMin", [number], keepdims=0), nothing])
     high = graph.add("Max", [graph.add("ReduceMax", [number], keepdims=0), nothing])
     most, width = graph.number(255.0), graph.add("Sub", [high, low])
@@ -82,6 +83,7 @@ def _scaled_convolution(graph: FloatGraph, node: onnx.NodeProto) -> None:
     weight = graph.scaled(node.input[3], weight_scale, graph.spread(node.input[5], rank, 0))
     inputs = [image, weight]
     if graph.operand(node, 8):
+        # The bias counts in steps of both scales multiplied, and has no zero point.
         factor = graph.add("Mul", [image_scale, graph.spread(node.input[4], 1, 0)])
         inputs.append(graph.add("Mul", [graph.as_float(node.input[8]), factor]))
     result = graph.add("Conv", inputs, **_attributes(node))
@@ -100,6 +102,7 @@ def _scaled_pair(graph: FloatGraph, node: onnx.NodeProto) -> None:
 
 def _scaled_mean(graph: FloatGraph, node: onnx.NodeProto) -> None:
     """The mean of each channel, which onnxruntime may also have last."""
+    # ONNX's operator has channels second.
     if _attributes(node).get("channels_last"):
         raise CannotReadError
     value = graph.scaled(node.input[0], *map(graph.single, node.input[1:3]))

@@ -78,6 +78,8 @@ class StepFactory:
         frozen = frozenset(
             name
             for name, _ in step.inputs
+            # An engine takes values to compute with in advance as arrays of their own shape, which
+            # elements that share a byte do not have.
             if name in constant and not memory.tensor(name).element.packs
         )
         return DeviceStep(self, step, memory, frozen)
@@ -134,6 +136,7 @@ class StepFactory:
             PefChecksumError: The file was replaced meanwhile.
         """
         bound = self._engine.bind(self._computation(step), memory, frozen)
+        # This may be long after the PEF was opened, and the file be another one by now.
         if frozen:
             self._pef.ensure_unchanged()
         return bound
@@ -146,6 +149,8 @@ class StepFactory:
             model,
             step.title,
             self._folder,
+            # The steps of optimizers are long chains of arithmetic on large tensors, for
+            # which blocks pay; elsewhere products lie between.
             splits=all(stage.type is SectionType.OPT for stage in step.stages),
             light=_is_light(step),
         )
@@ -153,6 +158,7 @@ class StepFactory:
 
 def _is_light(step: Step) -> bool:
     """Return whether waking threads would take longer than the work that they share."""
+    # Of fallbacks none are known, so that they never count as light.
     flops = sum(stage.flops for stage in step.stages if isinstance(stage, Section))
     return step.on_rdu and flops < _LIGHT_FLOPS
 
@@ -280,6 +286,7 @@ class HostStep:
             self._known = _run(self._at_load, feed)
         values = _run(self._computation, {**feed, **self._known}) if self._computation else {}
         return [
+            # What was computed at load is read by later runs, too, and is not the caller's.
             values[name] if name in values else own_copy(self._known[name])
             for name in self._outputs
         ]

@@ -149,6 +149,7 @@ class _Unrounding:
 
     def _carry(self, node: onnx.NodeProto) -> None:
         """Keep a node, with floats where it reads integers that are floats now."""
+        # Case 2: a Round that nothing clips is no quantisation, but what the model wants.
         if node.op_type == "Round" and self._is_clipped(node.output[0]):
             self._graph.add("Identity", [node.input[0]], node.output[0])
             self._whole.update(node.output)
@@ -160,6 +161,8 @@ class _Unrounding:
     def _carry_other(self, node: onnx.NodeProto) -> None:
         read = [name for name in node.input if name in self._graph.floats]
         inner = {name for attribute in node.attribute for name in _read_inside(attribute)}
+        # Others may compute something else of floats, as a division does, which cuts off
+        # what is behind the point of whole numbers only.
         if inner & self._graph.floats or (read and node.op_type not in _CARRYING):
             raise CannotReadError
         if read:

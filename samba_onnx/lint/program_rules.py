@@ -170,8 +170,9 @@ PROGRAM_RULES: tuple[LintRule, ...] = (
         "mixed-types",
         Severity.WARNING,
         "Dummy inputs of float32 for a model of 16 bits",
-        "Products of bfloat16 weights with float32 inputs are refused here, as by torch, and computed "
-        "in float32 by SambaFlow, which takes twice the memory and time.",
+        "Products of bfloat16 weights with float32 inputs are computed in float32, here and by SambaFlow, "
+        "which takes twice the memory and time. Torch itself refuses them, so that the same model does "
+        "not run on the host.",
         "Make the dummies and the inputs of runs of the model's type: `samba.randn(8, 4, "
         "name='image', dtype=torch.bfloat16)`.",
         "SambaTensor: operations on tensors of two types follow torch's rules of promotion",

@@ -80,6 +80,7 @@ def check_manifest(manifest: Manifest) -> None:
         _known("graph", graph.name, "symbol", (*graph.inputs, *graph.outputs), index.symbols)
         _unique(f"input of graph {graph.name}", graph.inputs)
         _check_model_names(graph)
+        _check_demands(graph, index)
         check_schedule(graph, index.stages, index.symbols, filled)
         check_transfers(graph, index.stages, index.symbols, residents, argins)
         check_boundaries(graph, index.stages, index.symbols)
@@ -226,6 +227,22 @@ def _check_symbol(symbol: Symbol, index: _Index) -> None:
     whole = _expected_bytes(symbol.whole())
     if symbol.stored and symbol.stored.bytes != whole:
         _refuse(f"{name} of {whole} bytes is stored in {symbol.stored.bytes}")
+
+
+def _check_demands(graph: Graph, index: _Index) -> None:
+    """Refuse demands of what is no input of a graph, and of parts that it cannot have."""
+    _known("graph", graph.name, "input", (one.input for one in graph.index_demands), graph.inputs)
+    for demand in graph.index_demands:
+        symbol, name = index.symbols[demand.input], f"graph {graph.name}"
+        shape, element = symbol.whole_shape, tensor_element(symbol.type)
+        if element is None or element.numpy is None or element.numpy.kind not in "iu":
+            _refuse(f"{name} demands indices of {demand.input}, which is {symbol.type}")
+        if demand.lowest > demand.highest:
+            _refuse(f"{name} demands numbers from {demand.lowest} to {demand.highest}")
+        if demand.part and (shape is None or len(shape) != len(demand.part)):
+            _refuse(f"{name} demands a part of {demand.input} that has other axes")
+        if any(len(ends) != 2 or not 0 <= ends[0] <= ends[1] for ends in demand.part):
+            _refuse(f"{name} demands an impossible part of {demand.input}")
 
 
 def _check_stage(stage: Section | Fallback, index: _Index) -> None:

@@ -21,6 +21,7 @@ from samba_onnx.pef.rewriting import FusionRuleSummary, LegalisedRule, PassSumma
 from samba_onnx.pef.sharding import Parallelism, Sharded
 from samba_onnx.pef.stage_records import Fallback, FallbackNode, Section, Stage
 from samba_onnx.pef.target_summary import TargetSummary
+from samba_onnx.program.index_demands import IndexDemand
 from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SymbolKind
 
 __all__ = [
@@ -197,8 +198,7 @@ class Graph:
     calls: tuple[Call, ...]
     """The schedule, in the order of execution."""
     load_transfers: tuple[Transfer, ...]
-    """Made once: weights and constants when the PEF is loaded, residents when they are given
-    their values."""
+    """Made once: weights and constants when the PEF is loaded, residents when they are given values."""
     run_transfers: tuple[Transfer, ...]
     """Made by every run that is given all inputs and asked for all outputs."""
     boundaries: tuple[Boundary, ...] = ()
@@ -207,8 +207,11 @@ class Graph:
     """Mini-batches for each of which a run executes the whole schedule, with all sections on the
     RDU at once (``--mapping spatial``); 0 for sections that are swapped in one after the other."""
     model_names: dict[str, str] = field(default_factory=dict)
-    """The names that the model has for inputs and outputs, by symbol, where graphs for several sizes
-    of one model need a symbol each; a name that is missing here is the symbol's own."""
+    """The model's names of inputs and outputs, by symbol, where graphs for several sizes need a symbol
+    each; a name that is missing here is the symbol's own."""
+
+    index_demands: tuple[IndexDemand, ...] = field(default=(), metadata=MAY_BE_MISSING)
+    """What runs check of the integers that they are given; none for an ONNX model."""
 
     def model_name(self, symbol: str) -> str:
         """Return the model's own name of an input or output."""

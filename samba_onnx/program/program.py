@@ -10,6 +10,7 @@ from typing import Final
 import onnx_ir as ir
 
 from samba_onnx.program.dataflow import name_of
+from samba_onnx.program.index_demands import IndexDemand
 from samba_onnx.program.kinds import SectionType, SymbolKind
 
 DEFAULT_GRAPH: Final = "forward"
@@ -66,6 +67,8 @@ class Program:
     """Kept in the PEF, for the session that will run it."""
     notes: tuple[str, ...] = ()
     """Sentences that people should read: kept in the PEF, and shown in its report."""
+    index_demands: tuple[IndexDemand, ...] = ()
+    """What the program demands of the integers that a run gives it."""
     spatial_batches: int = 0
     """Mini-batches of a run, with all sections on the RDU at once; parts compute one of them. 0 for
     sections that are swapped in one after the other, and a run of one batch."""

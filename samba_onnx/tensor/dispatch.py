@@ -10,6 +10,7 @@ import torch
 from samba_onnx.functional import HOST_OPERATORS, TABLE, FunctionKind
 from samba_onnx.functional.index_types import widened
 from samba_onnx.functional.limits import check_keywords
+from samba_onnx.functional.promotion import promoted
 from samba_onnx.functional.table import Reads, is_in_place
 from samba_onnx.tensor.host_writes import HOST_WRITES
 from samba_onnx.tensor.native import natively, placeholder
@@ -60,7 +61,7 @@ def call(
     _need_data(cls, row.reads, args, keywords)
     implementation = None if in_place else row.implementation
     with natively():
-        args, keywords = widened(function, args, keywords)
+        args, keywords = promoted(function, *widened(function, args, keywords))
         result = (implementation or function)(*args, **keywords)
         if in_place or keywords.get("out") is not None:
             HOST_WRITES.count += 1

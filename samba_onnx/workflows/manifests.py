@@ -16,7 +16,7 @@ from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Program
 from samba_onnx.version import __version__
 
-__all__ = ["argin_records", "graph_records"]
+__all__ = ["argin_records", "graph_records", "with_demands"]
 
 
 def argin_records(programs: Sequence[Program], plans: Sequence[GraphPlan]) -> tuple[Argin, ...]:
@@ -38,6 +38,31 @@ def argin_records(programs: Sequence[Program], plans: Sequence[GraphPlan]) -> tu
         for name, spec in specs.items()
         if name in inputs
     )
+
+
+def with_demands(manifest: Manifest, programs: Sequence[Program]) -> Manifest:
+    """Return a manifest whose graphs demand of their inputs what the programs do.
+
+    Args:
+        manifest: Has a graph of the name of each program.
+        programs: What was compiled.
+    """
+    demands = {program.name: program.index_demands for program in programs}
+    # Parts are places of the whole input, as one batch has it: a shard, or several batches in one
+    # input, have others. What is demanded of all numbers holds there, too.
+    cut = {symbol.name for symbol in manifest.symbols if symbol.sharded or symbol.batch_shape}
+    graphs = (
+        replace(
+            graph,
+            index_demands=tuple(
+                one
+                for one in demands.get(graph.name, ())
+                if one.input in graph.inputs and not (one.part and one.input in cut)
+            ),
+        )
+        for graph in manifest.graphs
+    )
+    return replace(manifest, graphs=tuple(graphs))
 
 
 def graph_records(

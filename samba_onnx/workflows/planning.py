@@ -39,7 +39,7 @@ from samba_onnx.program.program import Part, Program
 from samba_onnx.safety.collecting import collections_deferred
 from samba_onnx.safety.frames import frames_together
 from samba_onnx.workflows.changes import graph_changes
-from samba_onnx.workflows.manifests import argin_records, graph_records
+from samba_onnx.workflows.manifests import argin_records, graph_records, with_demands
 from samba_onnx.workflows.packaging import PlannedGraph
 from samba_onnx.workflows.parallel import ProgramCutter
 from samba_onnx.workflows.sizes import SharedWeights, size_name, with_own_names
@@ -253,7 +253,7 @@ def _whole(
             for key, text in each.items()
         },
     )
-    return PlannedPrograms(tuple(graphs), manifest, cutter.contents)
+    return PlannedPrograms(tuple(graphs), with_demands(manifest, programs), cutter.contents)
 
 
 def _chooser(

@@ -104,6 +104,9 @@ def with_own_names(program: Program, taken: Container[str]) -> tuple[Program, di
         program,
         inputs=tuple(new[name] for name in program.inputs),
         outputs=tuple(new[name] for name in program.outputs),
+        index_demands=tuple(
+            replace(demand, input=new[demand.input]) for demand in program.index_demands
+        ),
     )
     return named, {name: old for old, name in new.items()}
 

@@ -152,6 +152,7 @@ class _Lowering:
             self._widen_if_narrow(tensor.name)
         narrow_outputs = {value.name for value in self._graph.output} & self._narrow
         self._lower_nodes(narrow_outputs)
+        # Everything narrow was widened above, whether something reads it in float32 or not.
         used = {value.name for value in self._graph.output} | _read_names(self._nodes)
         self._nodes = [node for node in self._nodes if not used.isdisjoint(node.output)]
         self._finish()
@@ -199,6 +200,7 @@ class _Lowering:
     def _lower_node(self, node: onnx.NodeProto, narrow_outputs: frozenset[str]) -> None:
         known = self._outer | self._narrow
         scatters = node.op_type in _SCATTERS and _is_exact(node)
+        # Widened, all of the input would be copied for the few elements that are overwritten.
         if scatters and node.input[0] in self._narrow_inputs and node.output[0] in narrow_outputs:
             self._overwrite(node)
             return
@@ -210,6 +212,8 @@ class _Lowering:
                 _Lowering(graph).lower_subgraph(frozenset(known))
         results = [name for name in node.output if name in self._narrow]
         _widen_attributes(node)
+        # What only moves or chooses among numbers of bfloat16 returns such numbers: to round them
+        # once more changes nothing, and costs two casts.
         exact = _is_exact(node)
         for index, name in enumerate(node.output):
             if name in self._narrow:

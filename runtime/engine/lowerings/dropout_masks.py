@@ -66,6 +66,7 @@ class _Mask:
     def _threshold(self) -> str:
         """Return the word below which values are dropped: 0 at rate 0, the last one at rate 1."""
         scaled = self._nodes.make("Mul", [self._rate, self._nodes.constant(np.float32(2**32))])
+        # In 64 bits: at rate 1 the product is one more than a word holds.
         whole = self._nodes.make("Cast", [scaled], to=onnx.TensorProto.INT64)
         bounded = self._nodes.make("Min", [whole, self._nodes.constant(np.int64(LAST_WORD))])
         return self._nodes.make("Cast", [bounded], to=onnx.TensorProto.UINT32)

@@ -59,6 +59,7 @@ def may_be_blocked(memory: DeviceMemory, component: Component) -> bool:
         memory: Where inputs and outputs live.
         component: What was found in a step's model.
     """
+    # A block begins at the address of an element, which elements that share a byte lack.
     if any(memory.tensor(name).element.packs for name in (*component.inputs, *component.outputs)):
         return False
     model = onnx.ModelProto()
@@ -131,6 +132,8 @@ class _Graph:
             for name in (*node.input, *node.output):
                 keys = [name] if self._links(name) else []
                 if name in self._inputs or name in self._outputs:
+                    # What is written must not be read or written by another component, which may run
+                    # before or at the same time. The space keeps regions apart from values' names.
                     keys += [f" {region(name)}"] if region(name) in written else []
                 for key in keys:
                     group.union(owners.setdefault(key, index), index)
@@ -152,6 +155,8 @@ class _Graph:
         names = {name for node in nodes for name in (*node.input, *node.output)}
         if any(self._shapes.get(name) not in ((), shape) for name in names - {""}):
             return None
+        # A constant with dimensions would have to be cut into blocks as well, while all blocks of
+        # a component share one model.
         if any(self._shapes[name] for name in names & self._initializers.keys()):
             return None
         return self._canonical(nodes, shape)
@@ -181,6 +186,8 @@ class _Graph:
         )
         graph = model.graph
         graph.name = "block"
+        # Values are numbered, so that the same arithmetic on other parameters is the same bytes:
+        # equal components share a session.
         names: dict[str, str] = {}
         inputs: list[str] = []
         outputs: list[str] = []

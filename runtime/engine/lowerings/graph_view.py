@@ -115,6 +115,7 @@ def remove_unread(graph: onnx.GraphProto, candidates: Iterable[str]) -> None:
         return
     read = {value.name for value in graph.output}
     survivors: list[onnx.NodeProto] = []
+    # From the end, so that all readers of a result were seen before the node that makes it.
     for node in reversed(graph.node):
         if doomed.intersection(node.output) and not read.intersection(node.output):
             doomed.update(node.input)

@@ -89,6 +89,7 @@ class _InputGradient:
         data, weight = self.data, self.weight
         narrow = self.dtype in _HALVES
         if narrow:
+            # Case 3: partial sums of 16 bits would be rounded at every addition, not once.
             data, weight = (build.make("Cast", [name], to=_FLOAT) for name in (data, weight))
         rank = len(self.plane)
         last = build.make("Transpose", [data], perm=[0, *range(2, rank + 2), 1])
@@ -171,6 +172,8 @@ def _match(node: onnx.NodeProto, view: GraphView) -> _InputGradient | str:
         return geometry
     if geometry.groups != 1:
         return "it has groups"
+    # Case 2: a large picture has columns enough to make up for the weight that is read again,
+    # and few channels leave a product with too little to do.
     if math.prod(data[2:]) > _SMALL_PLANE:
         return "its pictures are large"
     if min(*weight[:2]) < _MANY_CHANNELS:

@@ -56,6 +56,7 @@ def faulty_optimizers(model: onnx.ModelProto) -> list[str]:
         for operator, maker, fault in _FAULTS
         if node.op_type == operator and _made_by(maker, node.input[0], makers)
     }
+    # It goes wrong with vectors only, and is worth having for all other products.
     if _PRODUCT in faults and not _multiplies_vectors(model.graph, makers):
         faults.discard(_PRODUCT)
     faults.add(_NEUTRAL)
@@ -81,6 +82,7 @@ def _multiplies_vectors(graph: onnx.GraphProto, makers: Mapping[str, onnx.NodePr
     return any(
         node.op_type == "MatMul"
         and _made_by("Transpose", node.input[0], makers)
+        # A rank that is not declared may be that of a vector.
         and ranks.get(node.input[1], 1) == 1
         for node in graph.node
     )

@@ -21,8 +21,11 @@ LANES = 8
 """Values that share a word."""
 _LONGEST_ROW = 4096
 """Counters are sums of a row's and a column's share, which are kept as constants."""
+# The step between counters, 2**32 by the golden ratio: it is odd, so that no counter comes twice.
 WEYL = 0x9E3779B9
+# Multiplier and shifts are those with which lowbias32 begins.
 MULTIPLIER = 0x7FEB352D
+# Odd as well, so that every seed has another first counter.
 SEED_STEP = 0x85EBCA6B
 FIRST_SHIFT, SECOND_SHIFT = 16, 15
 LAST_WORD = 2**32 - 1

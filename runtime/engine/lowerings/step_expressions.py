@@ -84,6 +84,7 @@ def matches(pattern: Expression, value: Expression, bound: Bindings) -> Bindings
         bound: What keys stand for already.
     """
     if pattern[0] == "any":
+        # A key that occurs twice in a pattern must stand for the same value in both places.
         if value[0] != "outer" or bound.get(pattern[1], value[1]) != value[1]:
             return None
         return {**bound, pattern[1]: value[1]}
@@ -91,6 +92,7 @@ def matches(pattern: Expression, value: Expression, bound: Bindings) -> Bindings
         return None
     if pattern[0] not in _SYMMETRIC:
         return _in_order(pattern[1:], value[1:], bound)
+    # A sum or product is the same with its operands exchanged, and bodies have both orders.
     straight = _in_order(pattern[1:], value[1:], bound)
     return straight if straight is not None else _in_order(pattern[1:], value[:0:-1], bound)
 

@@ -92,6 +92,7 @@ def signed_products(model: onnx.ModelProto) -> int:
 
 def _rewrite(model: onnx.ModelProto, reasons: dict[str, str]) -> int:
     """Rewrite the products of a model; return how many were changed, and note why others stay."""
+    # Case 1: types are known only where a function is called, so that it has to be inlined.
     inside = (node for function in model.functions for node in function.node)
     if any(node.op_type in PRODUCTS for node in inside):
         model.CopyFrom(onnx.inliner.inline_local_functions(model))
@@ -189,6 +190,7 @@ class _Unsigned:
             if tensor is None or tensor.data_location == _T.EXTERNAL:
                 self._copies[name] = self._computed(name, node)
             else:
+                # Through a wider type: int8 does not hold the sum, and uint8 not the operand.
                 moved = numpy_helper.to_array(tensor).astype(np.int16) + _OFFSET
                 self._copies[name] = self._constant(f"{name}.unsigned", moved.astype(np.uint8))
         return self._copies[name]

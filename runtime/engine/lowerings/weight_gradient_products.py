@@ -89,10 +89,13 @@ class WeightGradient:
         build = Nodes(self.result)
         narrow = self.dtype in HALVES
         name = f"{self.result}.wide" if narrow else self.result
+        # With groups, each channel is a group of its own, and leaves no matrix to multiply.
         if self.layer.groups > 1:
             self._depthwise(build, name)
         elif self.shape[1] < FEW_CHANNELS:
             self._columns(build, name)
+        # To put the channels of large pictures last moves more memory than one product for all
+        # pictures saves.
         elif math.prod(self.plane) >= _LARGE_PLANE and math.prod(self.shape[2:]) > 1:
             self._per_picture(build, name)
         else:
@@ -124,6 +127,7 @@ class WeightGradient:
             for part in self._windows(build, padded, 1)
         ]
         count = math.prod(kernel)
+        # Operand or product has to be brought into the order of a weight: what is smaller is.
         if self.positions < outer:
             columns = _concatenated(build, rows, 1)
             columns = build.make("Reshape", [columns, build.integers(self.positions, count, inner)])
@@ -198,12 +202,14 @@ class WeightGradient:
             padded: The tensor under the window.
             first: Its first spatial axis.
         """
+        # The window has a position for each element, so that its kernel has one element only.
         if self.padded == self.plane:
             yield padded
             return
         axes = build.integers(*range(first, first + len(self.plane)))
         steps = build.integers(*self.layer.strides)
         for start in offsets(self.shape[2:], self.layer.dilations):
+            # Right behind the last element that is taken: a whole step further may be outside.
             ends = [
                 begin + (count - 1) * step + 1
                 for begin, count, step in zip(start, self.plane, self.layer.strides, strict=True)

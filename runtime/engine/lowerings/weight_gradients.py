@@ -76,6 +76,7 @@ def multiply_weight_gradients(model: onnx.ModelProto) -> dict[str, str]:
             shapes |= replacement.shapes
             replaced.update(match.replaced)
             operands.update(node.input)
+        # The Transpose behind a convolution that was replaced goes with it.
         elif replaced.isdisjoint(node.output):
             nodes.append(node)
         if isinstance(match, str):
@@ -94,9 +95,11 @@ def _match(node: onnx.NodeProto, view: GraphView) -> WeightGradient | str:
     """Return the gradient that a convolution computes; a reason if it shall stay."""
     if len(node.input) > 2 and node.input[2]:
         return "it has a bias"
+    # Case 1: only the gradient of a weight has batch and channels exchanged afterwards.
     result = _exchanged(node.output[0], view)
     if result is None:
         return "nothing exchanges batch and channels of its result"
+    # Case 3.
     names = (*node.input[:2], result)
     data, window, shape = (view.shapes.get(name) for name in names)
     if data is None or window is None or shape is None:
@@ -107,13 +110,16 @@ def _match(node: onnx.NodeProto, view: GraphView) -> WeightGradient | str:
     turned = geometry_of(node, len(data) - 2)
     if isinstance(turned, str):
         return turned
+    # Case 4.
     reason = _better_kernel(turned.groups, data[0], window[0], shape)
     if reason:
         return reason
     stacked = _stacked(node.input[0], view, (turned.groups, window[1], *data[2:]))
+    # Case 2: the model's own convolutions read their operands as they are.
     under, over = (_operand(name, view, dtype) for name in (stacked, node.input[1]))
     if under is None or over is None:
         return "its operands are not exchanged"
+    # The gradient slides the layer's output over its input: what was a stride is a dilation.
     layer = Geometry(turned.dilations, turned.strides, turned.before, turned.behind, turned.groups)
     under = _uncut(under, view, layer)
     whole = view.shapes.get(under.name)

@@ -115,16 +115,19 @@ def bind_session(
         tensor = memory.tensor(name)
         number = tensor.element.number
         binding.bind_input(name, "cpu", 0, number, tensor.shape, tensor.address)
+    # Outputs that lowerings added overwrite no input: they are added only where none is overwritten.
     symbols = [name for name in outputs if name not in places]
     unsafe = unsafe_in_place(model, memory, inputs, symbols)
     copies: list[tuple[Array, Array]] = []
     for name, shape in outputs.items():
         tensor = memory.tensor(places.get(name, name))
         if name in unsafe:
+            # It is copied to its place after the run, when nothing reads the old value any more.
             buffer = memory.private(name)
             copies.append((tensor.items, buffer.items))
             tensor = buffer
         number = tensor.element.number
+        # Where a last reshape was left out, the same bytes are written in another shape.
         seen = tensor.shape if shape is None else shape
         binding.bind_output(name, "cpu", 0, number, seen, tensor.address)
     return BoundSession(session, binding, tuple(copies), values)

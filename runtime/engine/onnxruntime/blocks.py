@@ -57,6 +57,7 @@ class Blocks:
         try:
             _run_all(left)
         finally:
+            # After an error as well: no thread may write to device memory when the run is over.
             for helper in helpers:
                 helper.result()
 
@@ -97,6 +98,8 @@ def bind_blocks(
     """
     runs: list[BlockRun] = []
     for content, alike in same_models(components).items():
+        # Without memory: a block is no value of the device, so that what is there only for
+        # values in device memory does not apply to it.
         stage = StageModel(onnx.load_model_from_string(content))
         lower(stage)
         session = make_session(stage)

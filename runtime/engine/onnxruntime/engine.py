@@ -101,10 +101,12 @@ class OnnxRuntimeEngine:
             stage.components, memory, functools.partial(self._session, computation, threads=1)
         )
         blocks = self._pool.blocks(runs)
+        # All of it is done in blocks, and no session of the rest is needed.
         if stage.components and not stage.model.graph.node:
             return BoundSteps((blocks,))
         values = {name: tensor_value(tensor) for name, tensor in outside.items()}
         session = self._session(computation, stage, values)
+        # By now the session has packed copies, and has freed what it made on the way to them.
         if values:
             release_free_memory()
         rest = bind_session(session, stage.model, memory, values, stage.places)

@@ -83,6 +83,7 @@ def _is_long(
     node: onnx.NodeProto, shapes: Shapes, constants: Mapping[str, onnx.TensorProto]
 ) -> bool:
     shape = shapes.get(node.input[0])
+    # It takes the variance for a difference of means, which loses digits however few they are of.
     if shape is None or node.op_type == "GroupNormalization":
         return True
     stated = next((list(item.ints) for item in node.attribute if item.name == "axes"), None)
@@ -91,6 +92,7 @@ def _is_long(
         if tensor is not None and tensor.data_location != _T.EXTERNAL:
             stated = np.atleast_1d(numpy_helper.to_array(tensor)).tolist()
     sizes = shape if not stated else [shape[axis] for axis in stated]
+    # 0 stands for a size that is not known, and may be large.
     return 0 in sizes or math.prod(sizes) > _LONG
 
 
@@ -102,6 +104,7 @@ def _in_float64(
     wide.CopyFrom(node)
     result = node.output[0]
     for place, name in enumerate(node.input):
+        # Axes are whole numbers, and stay as they are.
         if name and types.get(name) == dtype:
             wide.input[place] = f"{result}.{place}.float64"
             yield onnx.helper.make_node("Cast", [name], [wide.input[place]], to=_T.DOUBLE)

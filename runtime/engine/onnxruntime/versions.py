@@ -19,6 +19,7 @@ __all__ = ["newest_ir_version", "newest_opset", "restamp"]
 @functools.cache
 def newest_opset() -> int:
     """Return the newest version of the default operator set that onnxruntime takes, of those that onnx knows."""
+    # From the newest down. OPSET itself is not asked for: it is what stages are compiled to.
     newer = range(onnx.defs.onnx_opset_version(), OPSET, -1)
     return next((version for version in newer if _accepts(version, IR_VERSION)), OPSET)
 
@@ -63,6 +64,7 @@ def restamp(model: onnx.ModelProto) -> bool:
     ]
     if model.ir_version <= newest_ir_version() and not entries:
         return False
+    # A newer version in the file is only a number, but for a newer operator there is no kernel.
     if entries and not all(map(_is_older, all_nodes(model.graph))):
         return False
     for entry in entries:

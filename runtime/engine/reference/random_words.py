@@ -19,6 +19,7 @@ def random_words(size: int, seed: int, stream: int) -> Words:
         stream: Number of the place that draws.
     """
     rows, columns = constants.grid(size)
+    # Words wrap around, which numpy would warn of.
     with np.errstate(over="ignore"):
         start = np.uint32(seed & constants.LAST_WORD) * np.uint32(constants.SEED_STEP)
         start += constants.words([stream, 0], 1)[0]

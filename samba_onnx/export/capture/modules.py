@@ -33,6 +33,7 @@ from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.precision import computing
+from samba_onnx.export.capture.promotion import promoting
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.capture.refusals import not_captured, refuse_unless_fitting
 from samba_onnx.export.capture.samba_calls import OwnTensors
@@ -282,16 +283,16 @@ def _traced(
     try:
         with fake_members(module, mode), device_limits(), warnings.catch_warnings(), Unchecked():
             warnings.simplefilter("ignore")
-            noted = rules.recording(module) if rules else contextlib.nullcontext()
             with (
                 torch_as_it_is_traced(module, values, attempt.assigned),
                 with_plain_outputs(module, notes),
                 DataAsValue(),
                 loss_marks(),
-                noted,
+                rules.recording(module) if rules else contextlib.nullcontext(),
                 constants,
                 OwnTensors(),
                 computing(module) as state,
+                promoting(module),
                 attempt.watch,
             ):
                 program = torch.export.export(module, positional, named, strict=False)

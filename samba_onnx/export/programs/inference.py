@@ -29,6 +29,7 @@ from samba_onnx.export.capture.modules import input_names as names_of
 from samba_onnx.export.decomposition.dropout_operands import with_dropout_operands
 from samba_onnx.export.differentiation.joint import Joint
 from samba_onnx.export.naming import SymbolClaims, dropout_name
+from samba_onnx.export.programs.index_demands import index_demands
 from samba_onnx.export.programs.losses_rule import LossChoice
 from samba_onnx.export.programs.narrow_residents import narrow_residents
 from samba_onnx.export.programs.output_names import output_names
@@ -214,8 +215,7 @@ class _Writer:
         values = self._operands()
         made: dict[fx.Node, Any] = {}
         results = translate(self._graph.graph_module, self._build, values, made)
-        outputs = self._outputs(results)
-        regions = self._updates(results)
+        outputs, regions = self._outputs(results), self._updates(results)
         if not self._build.graph.outputs:
             raise ModelError(
                 "the module returns no tensor and writes no buffer, so that there is nothing to "
@@ -233,6 +233,7 @@ class _Writer:
             argins=tuple(self._argins),
             notes=original.notes,
             metadata=MappingProxyType(dict(original.metadata)),
+            index_demands=index_demands(original, self._inputs),
         )
         return Exported(
             program,
@@ -284,9 +285,8 @@ class _Writer:
                 self._claims.claim(placeholder.qualified, f"argin {placeholder.qualified!r}")
                 values[placeholder.name] = self._input(placeholder.qualified, node)
             else:
-                values[placeholder.name] = self._resident(
-                    placeholder.kind, placeholder.qualified, node
-                )
+                kind, qualified = placeholder.kind, placeholder.qualified
+                values[placeholder.name] = self._resident(kind, qualified, node)
         return values
 
     def _given(self, name: str, node: fx.Node, position: int) -> ir.Value:

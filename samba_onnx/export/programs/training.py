@@ -31,6 +31,7 @@ from samba_onnx.export.differentiation.joint import (
     joint_graph,
 )
 from samba_onnx.export.naming import dropout_name
+from samba_onnx.export.programs.index_demands import index_demands
 from samba_onnx.export.programs.inference import Exported, renamed, symbols
 from samba_onnx.export.programs.losses_rule import (
     LossChoice,
@@ -250,7 +251,11 @@ def _described(
             members.setdefault(symbol, path)
     graph = captured(exported, inputs)
     return Exported(
-        program=dataclasses.replace(program, metadata={**program.metadata, **graph.metadata}),
+        program=dataclasses.replace(
+            program,
+            metadata={**program.metadata, **graph.metadata},
+            index_demands=index_demands(graph, program.inputs),
+        ),
         captured=graph,
         members=members,
         inputs={name: inputs.index(name) for name in program.inputs},

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.export.capture.branches import missing_values
 from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.capture.precision import computing
+from samba_onnx.export.capture.promotion import promoting
 from samba_onnx.export.capture.restoring import members_replaced
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.facts.dtypes import dtype_name
@@ -164,7 +165,7 @@ class TorchRuns:
             rates,
             context,
         ):
-            with computing(self.module) as state:
+            with computing(self.module) as state, promoting(self.module):
                 returned = self.module(*args, **keywords)
             plain = plain_outputs(self.module, returned, args, keywords)
             outputs = pytree.tree_leaves(state.returned(plain))
