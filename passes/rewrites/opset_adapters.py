@@ -111,15 +111,36 @@ def _split(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
 
 
 def _dropout(model: ir.Model, node: ir.Node) -> Apply | Refusal | None:
-    del model
-    # Before version 10 a mask was of the data's type, so that one that is read cannot stay what it
-    # is.
-    if len(node.outputs) > 1 and (node.outputs[1].uses() or node.outputs[1].is_graph_output()):
-        return Refusal("its mask is read and had another type")
+    mask = node.outputs[1] if len(node.outputs) > 1 else None
+    if mask is not None and (mask.uses() or mask.is_graph_output()):
+        return _dropout_with_mask(model, node)
 
     def apply() -> None:
         node.attributes.pop("ratio", None)
         node.resize_outputs(1)
+
+    return apply
+
+
+def _dropout_with_mask(model: ir.Model, node: ir.Node) -> Apply | Refusal:
+    """Write the mask of a Dropout that drops nothing: what was dropped before version 12, what stays since then."""
+    version = node.version or model.graph.opset_imports[""]
+    operand = node.inputs[0]
+    # Before version 10 a mask was of the data's type.
+    dtype = ir.DataType.BOOL if version >= 10 else None if operand is None else operand.dtype
+    if dtype is None:
+        return Refusal("its mask is read, and the type of that is not known")
+
+    def apply() -> None:
+        source = node.inputs[0]
+        copy, shape = ir.node("Dropout", [source]), ir.node("Shape", [source])
+        # onnxruntime marked nothing as dropped, with zeros, where version 12 marks everything as kept: the
+        # version alone would turn the mask around.
+        zero = ir.Tensor(np.zeros(1, dtype.numpy()), dtype)
+        mask = ir.node("ConstantOfShape", [shape.outputs[0]], {"value": zero})
+        shape.outputs[0].name = f"{node.outputs[0].name}_shape"
+        results = (copy.outputs[0], mask.outputs[0])
+        replace_node(node, [shape, mask, copy], results)
 
     return apply
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Final
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.figures import LARGEST, LARGEST_WHOLE, SMALLEST
 from samba_onnx.facts.operators import facts
 from samba_onnx.passes.targets.target import Target, load_target
 from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
@@ -15,11 +17,11 @@ from samba_onnx.safety.files import printable
 
 # Decimal prefixes, since vendors state bandwidths and operations in powers of ten. The prefix u is
 # typed more easily than the micro sign, and both are accepted.
-_SCALES: Final = {"": 1.0, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3} | {
-    prefix: 1000.0**power for power, prefix in enumerate("kMGTP", 1)
+_POWERS: Final = {"": 0, "n": -9, "u": -6, "µ": -6, "m": -3} | {
+    prefix: 3 * power for power, prefix in enumerate("kMGTP", 1)
 }
 # Lengths are bounded, so that no number becomes infinite or takes long to read.
-_VALUE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:e[+-]?\d{1,2})?) ?([numkMGTPµ]?)(s|B|B/s|)")
+_VALUE: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?(?:e[+-]?\d{1,2})?) ?([numkMGTPµ]?)(s|B|B/s|)")
 
 _EXAMPLES: Final = {
     "s": "2us",
@@ -110,6 +112,7 @@ def _with_figure(summary: TargetSummary, name: str, text: str) -> TargetSummary:
     if owner == "peak_flops":
         return replace(changed, peak_flops={**summary.peak_flops, field: value})
     tiers = (
+        # A size is a whole number already, which only its type does not say.
         replace(tier, bytes=int(value)) if field == "bytes" else _faster(tier, value)
         for tier in summary.tiers
     )
@@ -152,7 +155,15 @@ def _value(name: str, text: str, unit: str) -> float:
         raise UsageError(
             f"--what-if {name}={printable(text)}: expected a number in {unit}, as {_EXAMPLES[unit]}"
         )
-    value = float(match[1]) * _SCALES[match[2]]
-    if not 0 < value < 1e30:
-        raise UsageError(f"--what-if {name}={printable(text)}: expected a number above 0")
+    # As a decimal number, so that 1.1GB is a whole number of bytes: 1.1 of float64 is not exactly that.
+    exact = Decimal(match[1]).scaleb(_POWERS[match[2]])
+    # Between the same bounds as in a target file: a target that a file may not state is no supposition.
+    whole = unit == "bytes"
+    least, most = (1, LARGEST_WHOLE) if whole else (SMALLEST, LARGEST)
+    value = int(exact) if whole else float(exact)
+    if not least <= value <= most or (whole and value != exact):
+        kind = "a whole number" if whole else "a number"
+        raise UsageError(
+            f"--what-if {name}={printable(text)}: expected {kind} from {least} to {most}"
+        )
     return value

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from samba_onnx.facts.dtypes import plain_name
-from samba_onnx.facts.figures import LARGEST, SMALLEST
+from samba_onnx.facts.figures import LARGEST, LARGEST_WHOLE, SMALLEST
 from samba_onnx.passes.targets.limits import LIMITS
 from samba_onnx.passes.targets.reasons import ReasonCode
 
@@ -149,7 +149,7 @@ class Figure(_Strict):
 class WholeFigure(Figure):
     """A figure that is a whole number, such as bytes or units."""
 
-    value: Annotated[int, Field(gt=0, lt=10**18)]
+    value: Annotated[int, Field(ge=1, le=LARGEST_WHOLE)]
 
 
 class TierFile(_Strict):

@@ -12,6 +12,7 @@ import typer
 from samba_onnx.cli.options import SHAPES
 from samba_onnx.cli.progress import Activity
 from samba_onnx.errors import OutOfDeviceMemoryError, UsageError
+from samba_onnx.facts.figures import LARGEST_WHOLE
 
 if TYPE_CHECKING:
     from samba_onnx.passes.sharding.programs import ParallelOptions
@@ -36,7 +37,7 @@ __all__ = [
     "start",
 ]
 
-_ENDLESS: Final = "1000000000GB"
+_ENDLESS: Final = f"{LARGEST_WHOLE}B"
 """Size of a memory in which every program has room."""
 
 FitOption = Annotated[

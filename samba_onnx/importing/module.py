@@ -155,7 +155,7 @@ class OnnxModule(nn.Module):
                 f"{', '.join(self._names)}"
             )
         operands = dict(zip(self._keywords, inputs, strict=False))
-        places = {**dict(zip(self._names, self._keywords, strict=True))}
+        places = dict(zip(self._names, self._keywords, strict=True))
         for name, value in named.items():
             # Both the name in the model and the keyword that was made of it are understood.
             keyword = places.get(name, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,8 +15,8 @@ import onnx_ir as ir
 from samba_onnx.errors import ModelError
 from samba_onnx.importing.values import Array
 from samba_onnx.loading.file_tensors import ExternalFiles
+from samba_onnx.safety.all_tensors import all_tensors
 from samba_onnx.safety.files import open_regular, printable
-from samba_onnx.safety.node_checks import subgraphs
 
 __all__ = ["Original", "Source", "fill", "named_tensors", "require_shape"]
 
@@ -74,7 +74,7 @@ class Original:
         # Objects of protobuf cannot be hashed, and equal names may stand for tensors of subgraphs
         # too.
         mine = {id(tensors[name]) for name in names}
-        for tensor in _all_tensors(skeleton):
+        for tensor in all_tensors(skeleton):
             outside = tensor.data_location == onnx.TensorProto.EXTERNAL
             external |= outside
             if id(tensor) in mine:
@@ -151,28 +151,6 @@ def named_tensors(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
     # Initializers come last, so that they win where a Constant has the same name.
     tensors.update((tensor.name, tensor) for tensor in model.graph.initializer)
     return tensors
-
-
-def _all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    yield from _graph_tensors(model.graph)
-    for function in model.functions:
-        for node in function.node:
-            yield from _node_tensors(node)
-
-
-def _graph_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from graph.initializer
-    for node in graph.node:
-        yield from _node_tensors(node)
-
-
-def _node_tensors(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("t"):
-            yield attribute.t
-        yield from attribute.tensors
-    for _, graph in subgraphs(node):
-        yield from _graph_tensors(graph)
 
 
 def _embed(tensor: onnx.TensorProto, files: ExternalFiles) -> None:

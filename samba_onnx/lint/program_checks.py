@@ -99,7 +99,8 @@ def devices(source: SourceFile, context: LintContext) -> Remarks:
             case ast.Attribute(attr=name) if name in DEVICES and not dotted:
                 yield Remark("other-device", call, f"{quoted(call)} moves to another device")
                 continue
-        words = [literal(item) for item in (*call.args, argument(call, "device"))[:4]]
+        # All of them: a shape may be written as any number of arguments in front of the device.
+        words = [literal(item) for item in (argument(call, "device"), *call.args)]
         if _moves(call, dotted) and any(_is_device(word) for word in words):
             yield Remark("other-device", call, f"{quoted(call)} names another device")
 

@@ -24,6 +24,7 @@ from samba_onnx.loading.normalising import normalise
 from samba_onnx.loading.zip_maps import without_zip_maps
 from samba_onnx.pef.manifest import SourceModel
 from samba_onnx.pef.original_files import OriginalFile
+from samba_onnx.safety.all_tensors import all_tensors
 from samba_onnx.safety.files import open_regular, printable
 from samba_onnx.safety.graph_checks import check_model
 from samba_onnx.safety.old_opsets import converted, default_opset
@@ -166,7 +167,8 @@ def _with_weights(proto: onnx.ModelProto, files: ExternalFiles) -> onnx.ModelPro
     """Return a model with the content of its weights inside."""
     whole = onnx.ModelProto()
     whole.CopyFrom(proto)
-    for tensor in whole.graph.initializer:
+    # Constants and subgraphs have their content in the file as well, since it is lifted from there too.
+    for tensor in all_tensors(whole):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             content = ir.from_proto(tensor)
             assert isinstance(content, ir.ExternalTensor)

@@ -14,6 +14,7 @@ import onnx
 from samba_onnx.errors import ExecutionError, InvalidModelError
 from samba_onnx.facts.domains import is_default
 from samba_onnx.facts.versions import IR_VERSION, OLDEST_OPSET
+from samba_onnx.safety.all_tensors import all_tensors, attribute_tensors
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.leftovers import temporary_folder
 from samba_onnx.safety.sandbox import run_child
@@ -67,13 +68,15 @@ def converted(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _converted_without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Convert a model whose large tensors are inputs, in a child process."""
+    """Convert a model whose large tensors are inputs or empty, in a child process."""
     slim = onnx.ModelProto()
     slim.CopyFrom(proto)
     _declare_weights(slim)
     del slim.graph.initializer[:]
     # Small ones stay: the converter reads axes and scales to convert their operators.
     slim.graph.initializer.extend(t for t in proto.graph.initializer if _is_small(t))
+    # Large ones of attributes cannot become inputs everywhere, as in subgraphs: they stay without content.
+    contents = _take_contents(slim)
     with temporary_folder("opset") as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(slim.SerializeToString())
@@ -92,7 +95,29 @@ def _converted_without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
                 f"converter cannot bring it to version {OLDEST_OPSET} "
                 f"({printable(str(error), 300)}): export it again, for opset {OLDEST_OPSET} or newer"
             ) from None
-        return onnx.load(path)
+        made = onnx.load(path)
+    for tensor in attribute_tensors(made):
+        if tensor.name in contents:
+            tensor.CopyFrom(contents[tensor.name])
+    return made
+
+
+def _take_contents(proto: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    """Empty the large tensors of attributes but for type and shape, and return what they were by their new names."""
+    taken: dict[str, onnx.TensorProto] = {}
+    known = {tensor.name for tensor in all_tensors(proto)}
+    for tensor in attribute_tensors(proto):
+        if _is_small(tensor):
+            continue
+        # The name is what the converter keeps of a tensor whatever it does with the node around it.
+        name = f"content_{len(taken)}"
+        while name in known:
+            name += "_"
+        taken[name] = onnx.TensorProto()
+        taken[name].CopyFrom(tensor)
+        empty = onnx.TensorProto(name=name, data_type=tensor.data_type, dims=tensor.dims)
+        tensor.CopyFrom(empty)
+    return taken
 
 
 def convert_file(model: str) -> dict[str, Any]:

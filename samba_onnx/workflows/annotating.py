@@ -21,6 +21,7 @@ from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.pef.manifest import FallbackNode
 from samba_onnx.program.dataflow import each_node, name_of, subgraphs
+from samba_onnx.safety.all_tensors import all_tensors
 from samba_onnx.safety.files import atomic_output, printable
 from samba_onnx.workflows.choices import with_fixed_inputs
 from samba_onnx.workflows.packaging import PlannedGraph
@@ -201,7 +202,7 @@ def _refuse_converted(loaded: LoadedModel) -> None:
 def _refuse_far_away(proto: onnx.ModelProto, model: Path, output: Path) -> None:
     """Refuse a place in which references to data beside the model would lead nowhere."""
     outside = any(
-        tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in proto.graph.initializer
+        tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in all_tensors(proto)
     )
     if outside and model.absolute().parent.resolve() != output.absolute().parent.resolve():
         raise UsageError(

@@ -395,6 +395,18 @@ def test_calls_anywhere(line: str, rules: list[str]) -> None:
     ] == rules
 
 
+@pytest.mark.parametrize("call", ["torch.zeros", "torch.nn.Linear", "model.to"])
+@pytest.mark.parametrize("before", range(7))
+@pytest.mark.parametrize("device", ["device='cuda'", "'xpu:1'"])
+def test_a_device_is_found_behind_any_number_of_arguments(
+    call: str, before: int, device: str
+) -> None:
+    others = [f"size_{number}" for number in range(before)]
+    for word, rules in ((device, ["other-device"]), ("requires_grad=True", [])):
+        text = f"import torch\n{call}({', '.join([*others, word])})\n"
+        assert [rule for rule, _ in places(text)] == rules
+
+
 HEAD = """\
 import torch
 from torch.utils.data import DataLoader

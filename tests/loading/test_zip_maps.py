@@ -15,6 +15,7 @@ import samba_onnx
 from samba_onnx.errors import InvalidModelError
 from samba_onnx.loading import load_model
 from samba_onnx.runtime.device import Device
+from samba_onnx.safety.all_tensors import all_tensors
 from samba_onnx.workflows.verification import verify
 
 X = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
@@ -71,6 +72,43 @@ def test_columns_are_the_numbers_of_the_maps(labels: dict[str, list[Any]], tmp_p
     expected = [[row[name] for name in classes] for row in maps]
     np.testing.assert_allclose(outputs["output_probability"], expected, rtol=1e-6)
     np.testing.assert_array_equal(outputs["label"], expected_label)
+
+
+@pytest.mark.parametrize("place", ["constant", "branch", "branch's initializer", "initializer"])
+def test_large_tensors_are_inside_of_what_an_engine_runs(place: str, tmp_path: Path) -> None:
+    """A model from a file has their content there, wherever it stores them."""
+    numbers = np.random.default_rng(1).normal(size=(4096, 2)).astype(np.float32)
+    model = classifier(classlabels_int64s=[4, 5, 6])
+    stored = onnx.numpy_helper.from_array(numbers, "w")
+    constant = helper.make_node("Constant", [], ["w"], value=stored)
+    reduce = helper.make_node("ReduceMax", ["w"], ["m"], keepdims=0)
+    added = helper.make_node("Add", ["x", "m"], ["moved"])
+    nodes, weights = [reduce], [stored]
+    if place in ("constant", "branch"):
+        nodes, weights = [constant, reduce], []
+    if place.startswith("branch"):
+        scalar = helper.make_tensor_value_info("m", onnx.TensorProto.FLOAT, [])
+        branch = helper.make_graph(nodes, "b", [], [scalar], weights)
+        condition = helper.make_node(
+            "Constant", [], ["c"], value=onnx.numpy_helper.from_array(np.array(True), "c")
+        )
+        choice = helper.make_node("If", ["c"], ["m"], then_branch=branch, else_branch=branch)
+        nodes, weights = [condition, choice], []
+    model.graph.initializer.extend(weights)
+    model.graph.node[0].input[0] = "moved"
+    rest = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([*nodes, added, *rest])
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path)
+    source = load_model(path).source(path)
+    assert isinstance(source, onnx.ModelProto)
+    assert not any(t.external_data for t in all_tensors(source))
+    original = onnxruntime.InferenceSession(model.SerializeToString())
+    expected_label, maps = original.run(None, {"x": X})
+    label, scores = onnxruntime.InferenceSession(source.SerializeToString()).run(None, {"x": X})
+    np.testing.assert_array_equal(label, expected_label)
+    np.testing.assert_array_equal(scores, [[row[name] for name in (4, 5, 6)] for row in maps])
 
 
 def test_the_model_of_the_user_stays_as_it_is() -> None:

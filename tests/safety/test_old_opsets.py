@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 import samba_onnx
@@ -105,6 +106,56 @@ def test_large_weights_stay_in_their_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(source.graph.initializer[0]), weight)
     with samba_onnx.convert(tmp_path / "m.onnx") as pef:
         assert samba_onnx.verify(tmp_path / "m.onnx", pef).passed
+
+
+LARGE = np.random.default_rng(1).standard_normal((24, 512)).astype(np.float32)
+"""48 KB: more than stays inline in a file that is loaded, and than the converter sees."""
+
+
+def _constant(inside: str) -> onnx.ModelProto:
+    """Return a model of operator set 6 with a large tensor in an attribute."""
+    stored = onnx.helper.make_node(
+        "Constant", [], ["w"], value=onnx.numpy_helper.from_array(LARGE, inside and "content_0")
+    )
+    product = onnx.helper.make_node("MatMul", ["flat", "w"], ["p"])
+    added = onnx.helper.make_node("Add", ["p", "s"], ["y"], axis=1, broadcast=1)
+    given = model(6, "y = Reshape(x, s)", {"s": LARGE[0]})
+    shape = onnx.helper.make_node(
+        "Constant", [], ["shape"], value=onnx.numpy_helper.from_array(np.array([1, 24]), "shape")
+    )
+    flat = onnx.helper.make_node("Reshape", ["x", "shape"], ["flat"])
+    nodes = [stored, product, added]
+    if inside == "branch":
+        branch = onnx.helper.make_graph(
+            nodes[:2], "b", [], [onnx.helper.make_tensor_value_info("p", onnx.TensorProto.FLOAT, [1, 512])]
+        )  # fmt: skip
+        condition = onnx.helper.make_node(
+            "Constant", [], ["c"], value=onnx.numpy_helper.from_array(np.array(True), "c")
+        )
+        choice = onnx.helper.make_node("If", ["c"], ["p"], then_branch=branch, else_branch=branch)
+        nodes = [condition, choice, added]
+    del given.graph.node[:]
+    given.graph.node.extend([shape, flat, *nodes])
+    return given
+
+
+@pytest.mark.parametrize("inside", ["", "graph", "branch"])
+@pytest.mark.parametrize("from_file", [False, True], ids=["memory", "file"])
+def test_large_constants_keep_their_content(inside: str, from_file: bool, tmp_path: Path) -> None:
+    given = _constant(inside)
+    before = given.SerializeToString()
+    path = tmp_path / "m.onnx"
+    onnx.save(given, path)
+    loaded = load_model(path if from_file else given)
+    source = loaded.source(path if from_file else given)
+    assert isinstance(source, onnx.ModelProto)
+    session = onnxruntime.InferenceSession(source.SerializeToString())
+    expected = X.reshape(1, 24) @ LARGE + LARGE[0]
+    # Sums of 24 products of numbers of order one, in another order.
+    np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, rtol=1e-5, atol=1e-5)
+    with samba_onnx.convert(path if from_file else given, tmp_path / "m.pef") as pef:
+        assert samba_onnx.verify(path if from_file else given, pef).passed
+    assert given.SerializeToString() == before
 
 
 def test_what_cannot_be_converted_names_the_version_and_the_remedy() -> None:

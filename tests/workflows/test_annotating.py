@@ -115,3 +115,23 @@ def test_weights_beside_the_model_are_found_from_its_own_folder_only(
     with pytest.raises(UsageError, match="write it into the same folder"):
         annotate(tmp_path / "far.onnx", tmp_path / "sub" / "a.onnx")
     assert not (tmp_path / "sub").exists()
+
+
+def test_a_constant_beside_the_model_is_found_from_its_own_folder_only(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y) '
+        "{ c = Constant<value = float[2] {1.0, 2.0}>()\n y = Add(x, c) }"
+    )
+    (stored,) = (node.attribute[0].t for node in model.graph.node if node.op_type == "Constant")
+    stored.CopyFrom(onnx.numpy_helper.from_array(np.array([1, 2], np.float32)))
+    onnx.save(
+        model,
+        tmp_path / "far.onnx",
+        save_as_external_data=True,
+        location="w",
+        size_threshold=0,
+        convert_attribute=True,
+    )
+    annotate(tmp_path / "far.onnx", tmp_path / "near.onnx")
+    with pytest.raises(UsageError, match="write it into the same folder"):
+        annotate(tmp_path / "far.onnx", tmp_path / "sub" / "a.onnx")

@@ -178,8 +178,7 @@ def gather_block_quantized(draft: Draft) -> ir.Value:
     axis = draft.integer("quantize_axis", 1) % len(shape)
     if not data.dtype.is_integer() or block == 0:
         raise CannotExpandError(f"its table is of {data.dtype.name.lower()}")
-    points = None if zeros is None else zeros
-    numbers = table
+    numbers, points = table, zeros
     # Only bytes can be packed; other types state what they are.
     if data.dtype == ir.DataType.UINT8:
         dtype = _block_type(draft)

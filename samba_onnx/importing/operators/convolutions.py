@@ -69,12 +69,15 @@ def _transposed_padding(
         # Elements that one window spans, gaps of a dilation included.
         reach = (place.kernel[axis] - 1) * place.dilations[axis] + 1
         target = sizes[axis] if sizes else size * stride
-        cut = stride * (size - 1) + added[axis] + reach - target
-        small, large = cut // 2, cut - cut // 2
-        # The specification gives the odd element to the end for SAME_UPPER, and to the beginning
-        # else.
-        before.append(large if automatic == "SAME_LOWER" or automatic == "NOTSET" else small)
-        after.append(small if automatic == "SAME_LOWER" or automatic == "NOTSET" else large)
+        excess = stride * (size - 1) + added[axis] + reach - target
+        cut = max(excess, 0)
+        # The specification gives the odd element to the end for SAME_UPPER alone, and to the
+        # beginning for every other mode, VALID among them.
+        first = cut // 2 if automatic == "SAME_UPPER" else cut - cut // 2
+        before.append(first)
+        # What a stated size is too large by is filled at the end whatever the mode is. SAME without
+        # a size cuts only: onnxruntime keeps a result that is smaller than it.
+        after.append((excess if sizes else cut) - first)
     return added, before, after
 
 

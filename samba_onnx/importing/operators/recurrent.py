@@ -155,17 +155,15 @@ def _loop(node: Node, parameters: _Operands) -> tuple[Tensor, list[Tensor]]:
     """Go step by step, each direction by itself."""
     results, states = [], []
     names = _activations(node, parameters.directions)
+    functions = _functions(node, names)
     count = len(names) // parameters.directions
     for direction in range(parameters.directions):
         backwards = direction == 1 or node.text("direction", "forward") == "reverse"
-        chosen = names[direction * count : (direction + 1) * count]
-        functions = [
-            _activation(node, name, direction * count + k) for k, name in enumerate(chosen)
-        ]
+        chosen = functions[direction * count : (direction + 1) * count]
         # A padded sequence is turned within its length, so that its first step is its last real
         # one.
         sequence = _turned(parameters.value, parameters.lengths) if backwards else parameters.value
-        outputs, state = _steps(node, parameters, direction, sequence, functions)
+        outputs, state = _steps(node, parameters, direction, sequence, chosen)
         results.append(_turned(outputs, parameters.lengths) if backwards else outputs)
         states.append(state)
     return torch.cat(results, -1), [torch.stack(parts) for parts in zip(*states, strict=True)]
@@ -285,32 +283,53 @@ _PLAIN: dict[str, Activation] = {
 }
 
 
-def _activation(node: Node, name: str, position: int) -> Activation:
-    """Return an activation function with the parameters that stand at its position."""
+_PARAMETERS: dict[str, dict[str, float]] = {
+    "affine": {"alpha": 1.0, "beta": 0.0},
+    "elu": {"alpha": 1.0},
+    "hardsigmoid": {"alpha": 0.2, "beta": 0.5},
+    "leakyrelu": {"alpha": 0.01},
+    "scaledtanh": {"alpha": 1.0, "beta": 1.0},
+    "thresholdedrelu": {"alpha": 1.0},
+}
+"""What each activation takes from the lists of parameters, with the defaults where these are too short."""
+
+
+def _functions(node: Node, names: Sequence[str]) -> list[Activation]:
+    """Return the activations of all directions, which take their parameters one after the other.
+
+    Args:
+        node: With ``activation_alpha`` and ``activation_beta``.
+        names: All names of the layer, those of the first direction first.
+    """
+    lists = {
+        key: iter([float(number) for number in node.attributes.get(f"activation_{key}") or ()])
+        for key in ("alpha", "beta")
+    }
+    functions = []
+    for name in names:
+        # One that takes no parameter leaves the lists to the next, in either direction: places in
+        # them are no places among the activations.
+        taken = {
+            key: next(lists[key], default)
+            for key, default in _PARAMETERS.get(name.lower(), {}).items()
+        }
+        functions.append(_activation(node, name, **taken))
+    return functions
+
+
+def _activation(node: Node, name: str, alpha: float = 0.0, beta: float = 0.0) -> Activation:
+    """Return an activation function with its parameters, where it takes any."""
     kind = name.lower()
     if kind in _PLAIN:
         return _PLAIN[kind]
-    alpha = _parameter(node, "activation_alpha", position)
-    beta = _parameter(node, "activation_beta", position)
     activations: dict[str, Activation] = {
-        "affine": lambda x: x * (1.0 if alpha is None else alpha) + (beta or 0.0),
-        "elu": lambda x: F.elu(x, 1.0 if alpha is None else alpha),
-        "hardsigmoid": lambda x: torch.clamp(
-            x * (0.2 if alpha is None else alpha) + (0.5 if beta is None else beta), 0.0, 1.0
-        ),
-        "leakyrelu": lambda x: F.leaky_relu(x, 0.01 if alpha is None else alpha),
-        "scaledtanh": lambda x: (
-            (1.0 if alpha is None else alpha) * torch.tanh(x * (1.0 if beta is None else beta))
-        ),
-        "thresholdedrelu": lambda x: torch.where(
-            x > (1.0 if alpha is None else alpha), x, torch.zeros_like(x)
-        ),
+        "affine": lambda x: x * alpha + beta,
+        "elu": lambda x: F.elu(x, alpha),
+        "hardsigmoid": lambda x: torch.clamp(x * alpha + beta, 0.0, 1.0),
+        "leakyrelu": lambda x: F.leaky_relu(x, alpha),
+        "scaledtanh": lambda x: alpha * torch.tanh(x * beta),
+        "thresholdedrelu": lambda x: torch.where(x > alpha, x, torch.zeros_like(x)),
     }
     if kind not in activations:
         raise node.refuse(f"activation {name!r} is unknown")
     return activations[kind]
-
-
-def _parameter(node: Node, name: str, position: int) -> float | None:
-    numbers = node.attributes.get(name)
-    return float(numbers[position]) if numbers is not None and position < len(numbers) else None

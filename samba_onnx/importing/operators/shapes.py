@@ -152,7 +152,8 @@ def split(node: Node, value: Tensor, sizes: Array | None = None) -> tuple[Tensor
     return torch.split(value, parts, axis)
 
 
-_PADDINGS = {"edge": "replicate", "reflect": "reflect", "wrap": "circular"}
+_EXTENSIONS = ("edge", "reflect", "wrap")
+"""Modes that pad with elements of the axis itself; numpy calls them as ONNX does."""
 
 
 @computes("Pad", known=(1, 3), flexible=(2,))
@@ -187,16 +188,16 @@ def _extend(node: Node, value: Tensor, axis: int, before: int, after: int, mode:
     if not before and not after:
         return value
     length = value.shape[axis]
-    if mode not in _PADDINGS:
+    if mode not in _EXTENSIONS:
         raise node.refuse(
-            f"padding mode {mode!r} is unknown; there are constant, edge, reflect, wrap"
+            f"padding mode {mode!r} is unknown; there are constant, {', '.join(_EXTENSIONS)}"
         )
     # F.pad refuses reflections over ranks and lengths that ONNX allows: places are padded by numpy,
     # and the value is read at them.
     places = np.pad(
         np.arange(length),
         (max(before, 0), max(after, 0)),
-        mode={"edge": "edge", "reflect": "reflect", "wrap": "wrap"}[mode],  # type: ignore[call-overload]
+        mode=mode,  # type: ignore[call-overload]  # its stubs list literals
     )
     places = places[max(-before, 0) : len(places) - max(-after, 0)]
     return value.index_select(axis, tensor_of(places))

@@ -19,7 +19,8 @@ import samba_onnx
 from samba_onnx.facts.versions import OPSET
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
-from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS
+from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS, OpsetAdapter
+from samba_onnx.passes.rewrites.refusals import Refusal
 from tests.backend_cases import run_onnxruntime
 from tests.passes.rewrites.old_operators import INPUT_SHAPE, LINKS, chain_of, links_at, pairs
 
@@ -111,8 +112,13 @@ def test_chains_run_as_pefs(opset: int, tmp_path: Path) -> None:
 
 @pytest.mark.quick(every=3)
 @pytest.mark.parametrize("opset", range(7, 12))
-def test_models_that_keep_their_operator_set_run_as_pefs(opset: int, tmp_path: Path) -> None:
-    """The mask of an old Dropout has no successor: passes then meet all other operators as they were."""
+def test_models_that_keep_their_operator_set_run_as_pefs(
+    opset: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one operator has no successor, here Dropout, passes meet all others as they were."""
+    # Few operators of these versions really have none, and onnxruntime runs none of them in all five.
+    refusing = OpsetAdapter(12, lambda model, node: Refusal("a test says so"))
+    monkeypatch.setitem(ADAPTERS, "Dropout", refusing)
     for seed, name in enumerate(links_at(opset)):
         chain = chain_of([name, "Slice" if opset < 10 else "Unsqueeze"], opset, seed)
         assert chain is not None

@@ -51,6 +51,13 @@ CASES: dict[str, tuple[int, str, list[Any]]] = {
     "batch_normalization": (8, "(float[2,3,4,5] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[i,j,k,l] y) { y = BatchNormalization(x, s, b, m, v) }", [X, *(numbers(3, seed=i) ** 2 for i in range(4))]),
     "clip_nothing": (7, "(float[3] x) => (float[a] y) { y = Clip(x) }", [numbers(3)]),
     "dropout_mask": (7, "(float[3] x) => (float[a] y) { y, m = Dropout(x) }", [numbers(3)]),
+    "dropout_masks_of_numbers": (7, "(float[3] x) => (float[a] y, float[b] m) { y, m = Dropout<ratio=0.3>(x) }", [numbers(3)]),
+    "dropout_mask_of_doubles": (9, "(double[3] x) => (double[a] y, double[b] z) { y, m = Dropout(x)\n z = Exp(m) }", [numbers(3).astype(np.float64)]),
+    "dropout_mask_10": (10, "(float[3] x) => (float[a] y, bool[b] m) { y, m = Dropout<ratio=0.3>(x) }", [numbers(3)]),
+    "dropout_mask_11": (11, "(float[n,3] x) => (float[a,b] y, bool[c,d] z) { y, m = Dropout(x)\n z = Not(m) }", [numbers(2, 3)]),
+    "dropout_mask_12": (12, "(float[3] x) => (float[a] y, bool[b] m) { y, m = Dropout(x) }", [numbers(3)]),
+    "dropout_mask_alone": (11, "(float[3] x) => (bool[b] m) { y, m = Dropout(x) }", [numbers(3)]),
+    "dropout_mask_of_softmax": (10, "(float[2,3,4] x) => (float[a,b,c] y, bool[d,e,f] m) { z = Softmax(x)\n y, m = Dropout(z) }", [numbers(2, 3, 4)]),
     "split_sized": (13, "(float[2,5] x) => (float[a,b] y, float[c,d] z) <int64[2] s = {2, 3}> { y, z = Split<axis=1>(x, s) }", [numbers(2, 5)]),
     "upsample_linear": (7, "(float[1,1,3,2] x) => (float[a,b,c,d] y) { y = Upsample<mode=\"linear\", scales=[1.0,1.0,2.0,3.0]>(x) }", [numbers(1, 1, 3, 2)]),
     "upsample_down": (9, "(float[1,1,4,4] x) => (float[a,b,c,d] y) <float[4] s = {1.0, 1.0, 1.0, 1.0}> { y = Upsample(x, s) }", [numbers(1, 1, 4, 4)]),
@@ -91,7 +98,13 @@ def test_same_results_in_the_internal_operator_set(name: str) -> None:
     tolerance = (
         1e-6
         if name.startswith(
-            ("group_normalization", "batch_normalization_each", "softmax_", "branch")
+            (
+                "group_normalization",
+                "batch_normalization_each",
+                "softmax_",
+                "branch",
+                "dropout_mask_of_softmax",
+            )
         )
         else 0.0
     )
@@ -112,11 +125,11 @@ def test_every_adapter_has_a_case_or_refuses() -> None:
 @pytest.mark.parametrize(
     ("opset", "graph", "reason"),
     [
-        (9, "(float[4] x) => (float[i] y, float[j] m) { y, m = Dropout(x) }", "mask"),
+        (9, "(float[4] x) => (float[i] y, float[j] m) { z = my.Op(x)\n y, m = Dropout(z) }", "mask"),
         (11, "(float[1,1,4,4] x, float[8] r, float[4] s) => (float[i,j,k,l] y) { y = Resize<coordinate_transformation_mode=\"tf_half_pixel_for_nn\">(x, r, s) }", "tf_half_pixel_for_nn"),
         (8, "(float[2,3] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[i,j] y, float[3] n) { y, n, o, p, q = BatchNormalization(x, s, b, m, v) }", "training mode"),
         (8, "(float[2,3] x, float[3] s, float[3] b, float[3] m, float[3] v) => (float[i,j] y, float[3] z) { y, n, o, p, q = BatchNormalization(x, s, b, m, v)\n z = Neg(n) }", "training mode"),
-        (9, "(float[4] x) => (float[i] y, bool[j] z) { y, m = Dropout(x)\n z = Cast<to=9>(m) }", "mask"),
+        (9, "(float[4] x) => (float[i] y, bool[j] z) { w = my.Op(x)\n y, m = Dropout(w)\n z = Cast<to=9>(m) }", "mask"),
         (18, "(float[3] x, float[3] s, float[3] b) => (float[i] y) { y = GroupNormalization<num_groups=3>(x, s, b) }", "channels"),
         (18, "(float[c] x, float[3] s, float[3] b) => (float[i] y) { z = my.Op(x)\n y = GroupNormalization<num_groups=3>(z, s, b) }", "channels"),
         (8, "(float[2] x) => (float[2] y) { y = NoSuch(x)\n z = Scan<num_scan_inputs=1>(x) }", "batch dimension"),

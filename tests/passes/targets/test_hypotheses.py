@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
+from pydantic import ValidationError
 
 from samba_onnx.errors import TargetError, UsageError
 from samba_onnx.passes.targets import load_target
 from samba_onnx.passes.targets.hypotheses import hypothetical
+from samba_onnx.passes.targets.schema import Figure, WholeFigure
 from tests.passes.rewrites.applying import parse
 
 TARGET = load_target("sn40l")
+POWERS = {"n": -9, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15}
 
 
 def test_an_operator_that_is_granted_runs_where_shapes_are_static() -> None:
@@ -81,7 +86,8 @@ def test_another_target_is_taken_before_what_changes_it() -> None:
         ("link.latency=2m", "expected a number in s, as 2us"),
         ("link.latency=2GB", "expected a number in s"),
         ("hbm.bytes=2s", "expected a number in bytes, as 64GB"),
-        ("hbm.bytes=0", "expected a number above 0"),
+        ("hbm.bytes=0", "expected a whole number from 1 to 999999999999999999"),
+        ("link.latency=0s", "expected a number from 1e-15 to 1e+21"),
         ("hbm.bytes=-1", "expected a number in bytes"),
     ],
 )
@@ -89,6 +95,42 @@ def test_what_cannot_be_supposed(text: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
         hypothetical(TARGET, [text])
     assert words in str(caught.value)
+
+
+NUMBERS = (
+    "0", "0.1", "0.999999999", "1", "1.5", "2", "1.1G", "0.0000015M", "0.000002M", "3e-9", "1e-15", "9e-16", "1n",
+    "1e18", "999999999999999999e0", "999999999999999e3", "1e21", "1.1e21", "999999999999999e15", "1e29", "1e99", "1e-99",
+    "0e0", "1P", "999P", "1000P", "1000000P", "1000001P",
+)  # fmt: skip
+FIGURES = sorted(
+    {
+        *("link.latency", "link.bytes_per_second", "rdu_link.latency", "rdu_link.bytes_per_second"),
+        *(f"{tier.name}.{what}" for tier in TARGET.summary.tiers for what in ("bytes", "bytes_per_second")),
+        *(f"peak_flops.{dtype}" for dtype in TARGET.summary.peak_flops),
+    }
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_what_may_be_supposed_is_what_a_target_file_may_state(name: str) -> None:
+    kind: type[Figure] = WholeFigure if name.endswith(".bytes") else Figure
+    unit = "s" if name.endswith("latency") else ""
+    taken = 0
+    for text in NUMBERS:
+        exact = Fraction(text.rstrip("nkMGTP")) * Fraction(10) ** POWERS.get(text[-1], 0)
+        number = int(exact) if kind is WholeFigure and exact.denominator == 1 else float(exact)
+        try:
+            kind(value=number, evidence="assumed", note="")
+        except ValidationError:
+            with pytest.raises(UsageError, match=r"expected a (whole )?number"):
+                hypothetical(TARGET, [f"{name}={text}{unit}"])
+            continue
+        taken += 1
+        summary = hypothetical(TARGET, [f"{name}={text}{unit}"]).summary
+        (figure,) = (each for each in summary.assumptions if each.name == name)
+        assert figure.value == number
+        assert all(tier.bytes > 0 for tier in summary.tiers)
+    assert 3 < taken < len(NUMBERS) - 3
 
 
 def test_a_target_that_there_is_not() -> None:

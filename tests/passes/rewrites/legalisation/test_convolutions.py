@@ -20,6 +20,8 @@ GROUPS = "g (float[2,4,9] x, float[4,3,3] w, float[6] b) => (float[p,q,r] y)"
         (SIGNAL, "strides=[3], output_padding=[2], pads=[0,1]"),
         (SIGNAL, "dilations=[2], strides=[2]"),
         (SIGNAL, "strides=[2], output_shape=[18]"),
+        (SIGNAL, 'strides=[2], output_shape=[18], auto_pad="VALID"'),
+        (SIGNAL, 'strides=[2], output_shape=[20], auto_pad="SAME_UPPER"'),
         (SIGNAL, 'strides=[2], auto_pad="SAME_UPPER"'),
         (SIGNAL, 'strides=[2], auto_pad="SAME_LOWER"'),
         (SIGNAL, 'strides=[2], auto_pad="VALID"'),
