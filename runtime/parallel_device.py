@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from samba_onnx.errors import LostRduError, UsageError
+from samba_onnx.pef.lifetimes import Occupancy
 from samba_onnx.pef.manifest import Symbol
 from samba_onnx.pef.reader import Pef
 from samba_onnx.runtime.device import Device
@@ -15,7 +16,6 @@ from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.exchanges import Exchange, Rdu
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.locking import DeviceLock, Mutex, refuse_in_children
-from samba_onnx.runtime.occupancy import Occupancy
 from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
 from samba_onnx.runtime.requests import RunRequest
 from samba_onnx.runtime.shards import assembled, shard_of
