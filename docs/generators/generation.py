@@ -28,6 +28,8 @@ token graph, and continued prompts of {lengths} tokens by {new} tokens, which it
 of `transformers`' own greedy `generate`, of each prompt by itself. Texts end beyond the sliding window, where a family has one.
 
 {built} of the {count} could be built; {equal} of these generate **equal tokens**, {differ} others, and {refused} are refused with a sentence.
+The one with others is `dots3_note_text`, whose own `generate` disagrees with itself: the logits of a token are 0.3 of the largest away
+from those of the same text read in one piece.
 
 What a family keeps of the text: *rows* of keys and values for all tokens, a *window* of the last ones, *states* of recurrent layers.
 *Texts at a time* is 1 where `transformers` itself goes wrong with two. *Padded* says that the prompts of both lengths were padded on the
