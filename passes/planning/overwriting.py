@@ -54,7 +54,7 @@ def copy_what_is_read_on(graph: ir.Graph, regions: Mapping[str, str]) -> None:
 def overwrite_last(groups: Sequence[Group], roles: Roles) -> tuple[Group, ...]:
     """Return groups in which no value is overwritten before a later group has read it.
 
-    A node whose result would be there too early becomes a group of its own, behind the last that
+    A node whose result would be there too early becomes a group of its own, behind the last of its part that
     reads the old value.
 
     Args:
@@ -75,7 +75,11 @@ def overwrite_last(groups: Sequence[Group], roles: Roles) -> tuple[Group, ...]:
         # What has readers still is read on by nobody, or its copy has taken its place as an output.
         if producer not in place or new in flow.readers:
             continue
-        last = max((place[flow.nodes[reader]] for reader in flow.readers.get(old, ())), default=-1)
+        # From part to part a region hands on what is in it: the gradients that a backward adds to, and that
+        # ZEROGRAD sets to zero before, are meant for whoever reads them after it.
+        kind = groups[place[producer]].type
+        readers = (place[flow.nodes[reader]] for reader in flow.readers.get(old, ()))
+        last = max((one for one in readers if groups[one].type is kind), default=-1)
         if last > place[producer]:
             moves[producer] = max(last, moves.get(producer, last))
     return _moved(groups, moves) if moves else tuple(groups)
