@@ -31,8 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.published import PublishedRow
+from benchmarks.row_decoder import Decoder
 from benchmarks.training_models import LossOnly
-from models.generation import Decoder
 from samba_onnx import optim
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.facts.precisions import Precision

@@ -203,8 +203,15 @@ def pef_ranges(pef: Pef, graph: Graph | None = None) -> InputRanges:
         if isinstance(value.const_value, ir.ExternalTensor):
             value.const_value = _stored(pef, name, value.const_value)
     ranges = input_ranges(program)
+    integers = dict(ranges.integers)
+    # What a run refuses is drawn for none. Of parts of an input that have other ranges, all get what is legal in each.
+    for demand in graph.index_demands:
+        known = integers.get(demand.input, IndexRange(demand.lowest, demand.highest))
+        integers[demand.input] = IndexRange(
+            max(known.lowest, demand.lowest), min(known.highest, demand.highest)
+        )
     return InputRanges(
-        {graph.model_name(name): legal for name, legal in ranges.integers.items()},
+        {graph.model_name(name): legal for name, legal in integers.items()},
         {graph.model_name(name): legal for name, legal in ranges.floats.items()},
     )
 

@@ -199,10 +199,10 @@ def test_nodes_come_out_sorted() -> None:
 
 def test_left_out_inputs_at_the_end_are_dropped_down_to_the_fewest() -> None:
     body = helper.make_graph(
-        [node("Identity", ["k"], ["k2"])],
+        [node("Identity", ["k"], ["k2"]), node("Identity", ["i"], ["i2"])],
         "body",
         [value("i", [], TensorProto.INT64), value("k", [], TensorProto.BOOL)],
-        [value("k2", [], TensorProto.BOOL)],
+        [value("k2", [], TensorProto.BOOL), value("i2", [], TensorProto.INT64)],
     )
     proto = model(
         [

@@ -95,7 +95,6 @@ def test_the_gradients_are_those_of_the_loss(session: SambaSession, tmp_path: Pa
 @pytest.mark.parametrize(
     ("combine", "level", "start"),
     [
-        (hand_written, logging.WARNING, "Training starts from output 0 '"),
         (lambda loss, o: o, logging.WARNING, "Training starts from output 0 '"),
         (lambda loss, o: (o - 1).square().mean(), logging.INFO, "Training starts from output 0 '"),
         (
