@@ -149,9 +149,9 @@ class Two(nn.Module):
         return left.square().mean(), right.abs().mean(), right
 
 
-@pytest.mark.parametrize("indices", [None, [0], [1], [0, 1], [(2,)]])
+@pytest.mark.parametrize("indices", [[0, 1, 2], [0], [1], [0, 1], [(2,)]])
 def test_loss_indices_choose_where_gradients_start(
-    tmp_path: Path, session: SambaSession, indices: Sequence[int] | None
+    tmp_path: Path, session: SambaSession, indices: Sequence[int | tuple[int, ...]]
 ) -> None:
     torch.manual_seed(1)
     twin = Two()
@@ -165,7 +165,7 @@ def test_loss_indices_choose_where_gradients_start(
     prepared = prepare(model, batch, [optimizer], tmp_path, loss_indices=indices)
     prepared.run(batch, section_types=["fwd", "bckwd"])
     outputs = twin(**batch)
-    flat = [i if isinstance(i, int) else i[0] for i in indices or (0, 1, 2)]
+    flat = [i if isinstance(i, int) else i[0] for i in indices]
     total = torch.stack([outputs[i].sum() for i in flat]).sum()
     expected = gradients_of(twin, total)
     made = prepared.gradients()

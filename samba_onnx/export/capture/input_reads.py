@@ -102,7 +102,11 @@ class InputReads(TorchFunctionMode):
         tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
         origins = _NOTHING.union(*map(self._known, tensors))
         if func in _NUMBERS and origins and args[0].dtype is not torch.bool:
-            raise self._refusal(min(origins))
+            place = self._place()
+            # What a library takes out by itself are checks mostly, as of the longest length, and nobody who
+            # compiles its model can rewrite them: a warning says that all runs will do the same.
+            if not str(place).startswith("module "):
+                raise self._refusal(min(origins))
         versions = [tensor._version for tensor in tensors] if origins else []
         result = func(*args, **(kwargs or {}))
         for tensor, version in zip(tensors, versions, strict=False):

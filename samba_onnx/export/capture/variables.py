@@ -23,8 +23,12 @@ __all__ = ["MISSING", "Kept", "Variable", "Variables"]
 MISSING: Final = object()
 """Stands for the value of a variable that does not exist yet."""
 
-_STANDARD: Final = frozenset(vars(nn.Module())) | {"training", "name", "output_tensors"}
-"""Attributes of modules that torch and this product keep for themselves."""
+_STANDARD: Final = frozenset(vars(nn.Module())) | {
+    *("training", "name", "output_tensors"),
+    # Says that the hooks are there which collect hidden states: set by the first call, and true ever after.
+    "_output_capturing_hooks_installed",
+}
+"""Attributes of modules that torch, transformers and this product keep for themselves."""
 _CONTAINERS: Final = (
     *(dict, list, tuple, collections.OrderedDict, collections.defaultdict, collections.deque),
 )
