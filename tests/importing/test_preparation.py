@@ -133,10 +133,12 @@ def test_only_the_step_that_may_adds_inputs(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_version_that_cannot_be_converted_is_refused() -> None:
     model = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 9]>'
-        "g (float[4] x) => (float[4] y, float[4] m) { y, m = Dropout(x) }"
+        '<ir_version: 8, opset_import: ["" : 11]>'
+        "g (float[1,1,2,2] x) => (float[1,1,4,4] y)"
+        "<float[0] roi = {}, float[4] scales = {1, 1, 2, 2}>"
+        '{ y = Resize <coordinate_transformation_mode = "tf_half_pixel_for_nn"> (x, roi, scales) }'
     )
-    with pytest.raises(ModelError, match=r"cannot be trained: .*mask.*; export it with a newer"):
+    with pytest.raises(ModelError, match=r"trained: .*tf_half_pixel_for_nn.*; export it with a newer"):
         prepare(model, None)
 
 
