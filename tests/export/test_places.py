@@ -90,9 +90,7 @@ def made(body: str, decorator: str, file: str) -> nn.Module:
     return model
 
 
-def sentence(
-    model: nn.Module, training: bool = False, kind: type[Exception] = SambaError
-) -> str:
+def sentence(model: nn.Module, training: bool = False, kind: type[Exception] = SambaError) -> str:
     inputs = (torch.randn(3, 4), torch.tensor([2, 1, 1]))
     export: Any = export_training if training else export_inference
     with pytest.raises(kind) as caught:

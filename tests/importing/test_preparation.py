@@ -138,7 +138,9 @@ def test_a_version_that_cannot_be_converted_is_refused() -> None:
         "<float[0] roi = {}, float[4] scales = {1, 1, 2, 2}>"
         '{ y = Resize <coordinate_transformation_mode = "tf_half_pixel_for_nn"> (x, roi, scales) }'
     )
-    with pytest.raises(ModelError, match=r"trained: .*tf_half_pixel_for_nn.*; export it with a newer"):
+    with pytest.raises(
+        ModelError, match=r"trained: .*tf_half_pixel_for_nn.*; export it with a newer"
+    ):
         prepare(model, None)
 
 

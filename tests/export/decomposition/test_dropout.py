@@ -181,5 +181,7 @@ def test_at_rate_one_there_are_zeros(target: Any) -> None:
 def test_random_numbers_are_refused() -> None:
     allowed = [OTHERS[-3], OTHERS[-2], node(torch.ops.samba.dropout_mask.default, "x", "x", [2], 0)]
     dropout.refuse_randomness(allowed)
-    with pytest.raises(ModelError, match=r"aten.bernoulli.default in the model draws random numbers"):
+    with pytest.raises(
+        ModelError, match=r"aten.bernoulli.default in the model draws random numbers"
+    ):
         dropout.refuse_randomness([*allowed, node(ATEN.bernoulli.default, "x")])
