@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -31,11 +32,14 @@ from samba_onnx.cli import (
     trained_models,
     verifying,
 )
+from samba_onnx.cli.compile_options import WHOLE
 from samba_onnx.cli.failures import EXIT_USAGE, answer_or_complain
+from samba_onnx.cli.settings_files import file_defaults
 
 COMPLETION_VARIABLE = "_SAMBA_PORT_COMPLETE"
 """Set by the shell when it asks how a command line may go on; the parser reads it."""
 
+_HELP = {"-h", "--help"}
 _PASSING_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """For a command whose last arguments are the command line of another program."""
 
@@ -79,7 +83,15 @@ def _dispatch(arguments: Sequence[str]) -> int:
 def _call(command: Any, arguments: Sequence[str]) -> int:
     """Parse and run; whatever goes wrong is raised."""
     # Not standalone: errors are raised, and become one line in one place.
-    status = command.main(args=list(arguments), prog_name="samba-port", standalone_mode=False)
+    words = set(arguments) & WHOLE
+    # Read only where it counts: what is wrong with it is no matter of other commands.
+    defaults = file_defaults(Path.cwd()) if words and not set(arguments) & _HELP else {}
+    status = command.main(
+        args=list(arguments),
+        prog_name="samba-port",
+        standalone_mode=False,
+        default_map=dict.fromkeys(words, defaults),
+    )
     return status if isinstance(status, int) else 0
 
 

@@ -17,15 +17,19 @@ __all__ = ["flag_words", "read_options", "takes_options"]
 
 _PARAMETER = "options"
 
+WHOLE: set[str] = set()
+"""Names of the commands that have an option's every flag or leave it out: files of settings are for them."""
+
 
 def takes_options(
-    *, only: Collection[str] | None = None, writes: bool = True
+    *, only: Collection[str] | None = None, writes: bool = True, settings: bool = True
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Give a command the options of a compilation in the place of its parameter ``options``.
 
     Args:
         only: Fields whose flags it has; all where None.
         writes: Whether it writes a PEF, about which some options are.
+        settings: Whether what nobody states comes from a file of settings, or means something else.
 
     Returns:
         A decorator. The command is called with a ``CompileOptions`` that is checked.
@@ -38,6 +42,8 @@ def takes_options(
     }
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        if settings:
+            WHOLE.add(command.__name__)
         own = inspect.signature(command, eval_str=True).parameters
         parameters = [
             each

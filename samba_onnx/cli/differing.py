@@ -59,7 +59,7 @@ _STATED: Final = (
 """Options of an analysis that can be stated here; the others are those of the other side."""
 
 
-@takes_options(only=_STATED)
+@takes_options(only=_STATED, settings=False)
 def diff(
     before: Annotated[str, typer.Argument(metavar="BEFORE", help=_SIDE)],
     after: Annotated[str, typer.Argument(metavar="AFTER", help=_SIDE)],

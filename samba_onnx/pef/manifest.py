@@ -352,6 +352,8 @@ class Manifest:
     """The CPU that fallbacks' times are modelled for; None for a PEF without fallbacks."""
     parallel: Parallelism | None = field(default=None, metadata=MAY_BE_MISSING)
     """How the program was cut for several RDUs; None for one."""
+    options: dict[str, str] = field(default_factory=dict, metadata=MAY_BE_MISSING)
+    """The options of the compilation that were not at their defaults, by name, as texts."""
     format_version: int = FORMAT_VERSION
     """Version of the layout and of these records."""
 

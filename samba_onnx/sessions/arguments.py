@@ -211,13 +211,20 @@ _RUNNING: Final = (
     ),
 )
 
-ARGUMENTS: Final = (
+_IN_ORDER: Final = (
     *_GENERAL,
     *_COMPILING,
     *(_ROWS[name] for name in ("optim_level", "use_o1_default_rules")),
     *(_ROWS[name] for name in ("enable_stochastic_rounding", "enable_safe_stochastic_rounding")),
     *_HINTS,
     *_RUNNING,
+)
+
+_LISTED: Final = frozenset(row.name for row in _IN_ORDER)
+ARGUMENTS: Final = (
+    *_IN_ORDER,
+    # An option that is new has a row without a place in the order.
+    *(row for name, row in _ROWS.items() if name not in _LISTED),
 )
 """All rows, in the order of ``--help``."""
 

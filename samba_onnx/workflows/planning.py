@@ -230,6 +230,7 @@ def _whole(
             *cutter.notes(),
         ),
         argins=argin_records(programs, plans),
+        options=dict(settings.texts),
         metadata={
             key: text
             for each in (*(result.metadata for result in results), *(p.metadata for p in programs))
