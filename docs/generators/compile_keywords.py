@@ -51,7 +51,7 @@ def source() -> str:
 
 def _given(name: str, declared: str) -> str:
     """Return the type that callers may give: names in the place of enumerations, and None for the default."""
-    names = {"Level", "Placement", "Float16", "Sharding", "Precision"}
+    names = {"Level", "PlacementMode", "Float16", "ShardingMode", "Precision"}
     declared = {"frozenset[Rounding]": "str | Sequence[str] | frozenset[str]"}.get(
         declared, declared
     )

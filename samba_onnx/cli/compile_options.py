@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from samba_onnx.cli.calibrating import host_profile
-from samba_onnx.compiling.option import Flag, Option, option_of
+from samba_onnx.compiling.option import CommandFlag, Option, option_of
 from samba_onnx.compiling.options import CompileOptions, option_fields
 
 __all__ = ["flag_words", "read_options", "takes_options"]
@@ -92,7 +92,7 @@ def _parameters(stated: Mapping[str, Option]) -> list[inspect.Parameter]:
     return [_parameter(flag, each.panel) for each in stated.values() for flag in each.flags]
 
 
-def _parameter(flag: Flag, panel: str | None) -> inspect.Parameter:
+def _parameter(flag: CommandFlag, panel: str | None) -> inspect.Parameter:
     """Return what the parser makes a flag of."""
     kind = flag.kind if flag.default is not None else flag.kind | None
     declared = typer.Option(

@@ -11,7 +11,7 @@ import typer
 
 from samba_onnx.cli.options import SHAPES
 from samba_onnx.cli.progress import Activity
-from samba_onnx.compiling.choices import Sharding
+from samba_onnx.compiling.choices import ShardingMode
 from samba_onnx.errors import OutOfDeviceMemoryError, UsageError
 from samba_onnx.facts.figures import LARGEST_WHOLE
 
@@ -236,7 +236,7 @@ def fit_report(
     from samba_onnx.workflows.fitting import MOST_PLANNINGS, FitSearch
 
     dimension = sizing.dimension
-    if chips.tensor_parallel is Sharding.BATCH and dimension.text == "batch":
+    if chips.tensor_parallel is ShardingMode.BATCH and dimension.text == "batch":
         multiple = math.lcm(multiple, chips.n_chips)  # each has an equal part
 
     def progress(size: int, count: int) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from samba_onnx.compiling.option import Flag, Option, option_of
+from samba_onnx.compiling.option import CommandFlag, Option, option_of
 from samba_onnx.compiling.options import option_fields
 from samba_onnx.errors import UsageError
 from samba_onnx.safety.files import printable
@@ -95,7 +95,7 @@ def _stated(path: Path, table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield flag.name, _value(path, key, value, flag, stated)
 
 
-def _value(path: Path, key: str, value: Any, flag: Flag, stated: Option) -> Any:
+def _value(path: Path, key: str, value: Any, flag: CommandFlag, stated: Option) -> Any:
     """Return a value as the parser takes it."""
     if flag.is_repeatable:
         values = value if isinstance(value, list) else [value]

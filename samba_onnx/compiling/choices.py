@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Float16", "Level", "Placement", "Sharding"]
+__all__ = ["Float16", "Level", "PlacementMode", "ShardingMode"]
 
 
 class Level(StrEnum):
@@ -18,11 +18,11 @@ class Level(StrEnum):
     """As many as on-chip memory has room for."""
 
 
-class Placement(StrEnum):
+class PlacementMode(StrEnum):
     """Which nodes that the target supports run on the RDU."""
 
     OPTIMAL = "optimal"
-    """Those with which a run takes the least modelled time."""
+    """A run takes the least modelled time with them."""
     STRICT = "strict"
     """All, other than small islands of index arithmetic."""
 
@@ -35,7 +35,7 @@ class Float16(StrEnum):
     CPU = "cpu"
 
 
-class Sharding(StrEnum):
+class ShardingMode(StrEnum):
     """What is cut for several RDUs."""
 
     WEIGHT = "weight"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from samba_onnx.compiling.choices import Float16
-from samba_onnx.compiling.option import Flag, Front, option
+from samba_onnx.compiling.option import CommandFlag, Front, option
 from samba_onnx.compiling.settings import Argument, compiler_row
 from samba_onnx.compiling.texts import (
     read_constants,
@@ -41,14 +41,14 @@ class SampleOptions:
         None,
         "Keep a seeded input with the model's outputs in the PEF, so that it can test itself. Unless asked for, none "
         "is made of more than 1 GiB of weights.",
-        flag=Flag(bool, spelling="--sample/--no-sample", shows_default=False),
+        flag=CommandFlag(bool, spelling="--sample/--no-sample", shows_default=False),
         writes=True,
         before=True,
     )
     sample_seconds: float = option(
         60.0,
         "Give up the run that makes the sample after S seconds.",
-        flag=Flag(float, metavar="S", default=60.0, least=0.001),
+        flag=CommandFlag(float, metavar="S", default=60.0, least=0.001),
         least=0.001,
         fronts=_ONNX,
         writes=True,
@@ -56,7 +56,7 @@ class SampleOptions:
     seed: int = option(
         0,
         "Seed of the random inputs.",
-        flag=Flag(int, metavar="N", default=0, least=0),
+        flag=CommandFlag(int, metavar="N", default=0, least=0),
         least=0,
         fronts=_ONNX,
         writes=True,
@@ -64,7 +64,7 @@ class SampleOptions:
     custom_ops: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = option(
         (),
         "Shared library with operators of custom domains for onnxruntime; its code is executed; repeatable.",
-        flag=Flag(_FILES, metavar="LIBRARY"),
+        flag=CommandFlag(_FILES, metavar="LIBRARY"),
         fronts=_ONNX,
         elsewhere="--custom-ops is for ONNX models: an export of torch's has no such operators",
         python="One, or several, for the sample and the trial; their code runs in child processes only.",
@@ -94,7 +94,7 @@ class SizeOptions:
     dims: Sizes = option(
         {},
         "Size of a dynamic dimension; of several, each makes a graph of its own in one PEF; repeatable.",
-        flag=Flag(_FILES, "dim", metavar="NAME=SIZE[,SIZE...]"),
+        flag=CommandFlag(_FILES, "dim", metavar="NAME=SIZE[,SIZE...]"),
         panel=_SHAPES,
         read=read_sizes,
         fronts=_ONNX,
@@ -105,8 +105,8 @@ class SizeOptions:
         {},
         "Set the shape of an input, as x=1,3,224,224; ? leaves a dimension as it is; repeatable.",
         flags=(
-            Flag(_FILES, "input_shape", metavar="INPUT=SIZES"),
-            Flag(
+            CommandFlag(_FILES, "input_shape", metavar="INPUT=SIZES"),
+            CommandFlag(
                 _FILES,
                 "sample_input",
                 "Take the shape of an input from an array in .npy, or those of several from .npz; repeatable.",
@@ -122,7 +122,7 @@ class SizeOptions:
     keep_dynamic: bool = option(
         False,
         "Leave other dimensions dynamic, for the CPU; without, they become 1.",
-        flag=Flag(bool, default=False),
+        flag=CommandFlag(bool, default=False),
         panel=_SHAPES,
         fronts=_ONNX,
         elsewhere=_NO_SIZES,
@@ -131,7 +131,7 @@ class SizeOptions:
         {},
         "Fix an input as a constant, as sr=16000, flag=true, sizes=[1,2] or table=table.npy; runs are not given it; "
         "repeatable.",
-        flag=Flag(_FILES, "constant", metavar="INPUT=VALUE"),
+        flag=CommandFlag(_FILES, "constant", metavar="INPUT=VALUE"),
         panel=_SHAPES,
         read=read_constants,
         fronts=_ONNX,
@@ -150,7 +150,7 @@ class NumberOptions:
     float16: Float16 | None = option(
         None,
         "Compute float16 in float32, in bfloat16, or on the cpu; in float32 by default, if the target has it.",
-        flag=Flag(str, metavar="TYPE", shows_default=False),
+        flag=CommandFlag(str, metavar="TYPE", shows_default=False),
         choices=Float16,
         fronts=_ONNX,
         elsewhere=_NO_SIZES,
@@ -160,8 +160,8 @@ class NumberOptions:
         "Compute what states float32 in it (fp32, the default); in bfloat16 in matrix products and convolutions "
         "(mixed), in all that the model does not convert itself (bf16), or throughout (bf16-throughout).",
         flags=(
-            Flag(str, metavar="NAME", shows_default=False),
-            Flag(
+            CommandFlag(str, metavar="NAME", shows_default=False),
+            CommandFlag(
                 str,
                 "graphamp_preset",
                 "The same by SambaFlow's names: mp0, mp1, mp4 or default.",
@@ -192,7 +192,7 @@ class NumberOptions:
         frozenset(),
         "With --train, round to bfloat16 at random what optimizers store (steps), the sums that make gradients of "
         "weights (gradients), or of these convolution-gradients or bias-gradients; several with commas.",
-        flag=Flag(str, metavar="NAMES", shows_default=False),
+        flag=CommandFlag(str, metavar="NAMES", shows_default=False),
         panel=_PYTORCH,
         accept=roundings_of,
         fronts=_TORCH,
@@ -221,14 +221,14 @@ class CheckOptions:
         False,
         "Run the model after every pass of the compiler that changes it; at the first that changes its numbers, write "
         "the smallest part of the model that shows it, and no PEF.",
-        flag=Flag(bool, default=False),
+        flag=CommandFlag(bool, default=False),
         writes=True,
     )
     check: bool = option(
         True,
         "Compare what was exported with eager torch on the example inputs, and write nothing if it computes something "
         "else.",
-        flag=Flag(bool, spelling="--check/--no-check", default=True, shows_default=False),
+        flag=CommandFlag(bool, spelling="--check/--no-check", default=True, shows_default=False),
         panel=_PYTORCH,
         fronts=_TORCH,
         elsewhere="--no-check is for PyTorch models; leave out the run of an ONNX model with --no-sample",
@@ -243,7 +243,7 @@ class TrainingOptions:
     train: bool = option(
         False,
         "The function returns a module, inputs and an optimizer: convert for training. The PEF carries no weights.",
-        flag=Flag(bool, default=False),
+        flag=CommandFlag(bool, default=False),
         panel=_PYTORCH,
         fronts=_TORCH,
         elsewhere=(
@@ -254,7 +254,7 @@ class TrainingOptions:
     translations: Sequence[str] = option(
         (),
         "Python file that registers translations of your own operators of torch; it is executed; repeatable.",
-        flag=Flag(_FILES, metavar="FILE"),
+        flag=CommandFlag(_FILES, metavar="FILE"),
         panel=_PYTORCH,
         fronts=_TORCH,
         elsewhere=(
@@ -267,7 +267,7 @@ class TrainingOptions:
         None,
         "With --train: an output that training starts from, counted from 0 over all outputs; may be given several "
         "times. Without, those that losses of torch made, or else all.",
-        flag=Flag(list[int], "loss_index", metavar="INDEX"),
+        flag=CommandFlag(list[int], "loss_index", metavar="INDEX"),
         panel=_PYTORCH,
         fronts=_TORCH,
         trains=True,
@@ -277,7 +277,9 @@ class TrainingOptions:
         0,
         "Map spatially: all sections on the RDU at once, and a run of N mini-batches, each of the size of the example "
         "inputs, one after the other along the first dimension.",
-        flag=Flag(int, metavar="N", spelling="--num-spatial-batches", shows_default=False, least=1),
+        flag=CommandFlag(
+            int, metavar="N", spelling="--num-spatial-batches", shows_default=False, least=1
+        ),
         panel=_PYTORCH,
         least=0,
         fronts=_TORCH,

@@ -14,7 +14,7 @@ from samba_onnx.errors import UsageError
 
 __all__ = [
     "BOTH",
-    "Flag",
+    "CommandFlag",
     "Front",
     "Option",
     "checked",
@@ -39,7 +39,7 @@ BOTH: Final = frozenset(Front)
 
 
 @dataclass(frozen=True)
-class Flag:
+class CommandFlag:
     """How a command line, a variable or a file of settings states an option."""
 
     kind: Any
@@ -76,7 +76,7 @@ class Option:
 
     help: str
     """One sentence or several, for people who never saw the code."""
-    flags: tuple[Flag, ...] = ()
+    flags: tuple[CommandFlag, ...] = ()
     """On the command line; none for an option of Python alone. Several say the same in different ways."""
     panel: str | None = None
     """The heading that flags stand under in ``--help``; None for the first."""

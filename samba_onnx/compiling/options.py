@@ -24,16 +24,16 @@ from samba_onnx.compiling.model_options import (
 from samba_onnx.compiling.option import Front, checked, default_of, option_of, text_of
 from samba_onnx.compiling.planning_options import (
     ChipOptions,
-    DeviceOptions,
     PlacementOptions,
     SectionOptions,
+    TargetOptions,
 )
 from samba_onnx.errors import UsageError
 
 __all__ = ["CompileOptions", "option_fields"]
 
 _Record: TypeAlias = (
-    DeviceOptions
+    TargetOptions
     | SectionOptions
     | PlacementOptions
     | SampleOptions
@@ -49,7 +49,7 @@ _Record: TypeAlias = (
 class CompileOptions:
     """All options of a compilation."""
 
-    device: DeviceOptions = field(default_factory=DeviceOptions)
+    device: TargetOptions = field(default_factory=TargetOptions)
     sections: SectionOptions = field(default_factory=SectionOptions)
     placement: PlacementOptions = field(default_factory=PlacementOptions)
     sampling: SampleOptions = field(default_factory=SampleOptions)

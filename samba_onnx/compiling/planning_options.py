@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from samba_onnx.compiling.choices import Level, Placement, Sharding
-from samba_onnx.compiling.option import Flag, option
+from samba_onnx.compiling.choices import Level, PlacementMode, ShardingMode
+from samba_onnx.compiling.option import CommandFlag, option
 from samba_onnx.compiling.settings import Argument, compiler_row
 from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEGALISATION, DEFAULT_TARGET
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from samba_onnx.passes.targets import Target
     from samba_onnx.pef.host_summary import HostSummary
 
-__all__ = ["ChipOptions", "DeviceOptions", "PlacementOptions", "SectionOptions"]
+__all__ = ["ChipOptions", "PlacementOptions", "SectionOptions", "TargetOptions"]
 
 _ARCHITECTURES: Final = {
     "sn10": "sn10",
@@ -40,14 +40,14 @@ def _level(given: Any) -> Level | None:
 
 
 @dataclass(frozen=True)
-class DeviceOptions:
+class TargetOptions:
     """The RDU."""
 
     target: str | os.PathLike[str] | Target = option(
         DEFAULT_TARGET,
         "Device: sn10, sn30, sn40l, or a TOML file of your own; conditions behind a colon, as sn30:4tiles "
         "(docs/timing.md).",
-        flag=Flag(str, metavar="TARGET", default=DEFAULT_TARGET),
+        flag=CommandFlag(str, metavar="TARGET", default=DEFAULT_TARGET),
         python="Or a loaded target.",
         is_path=True,
         settings=(
@@ -62,7 +62,7 @@ class DeviceOptions:
     kernel_looping: bool = option(
         False,
         "Equal sections that follow each other are launched once, as with --target TARGET:kernel-looping.",
-        flag=Flag(bool, default=False),
+        flag=CommandFlag(bool, default=False),
         settings=(
             compiler_row(
                 "kernel_looping",
@@ -82,7 +82,7 @@ class SectionOptions:
         Level.O3,
         "o0: a section per operator; o1: sections by rules of fusion; o3: sections as large as on-chip memory "
         "allows.",
-        flag=Flag(str, metavar="o0|o1|o3", default=str(Level.O3)),
+        flag=CommandFlag(str, metavar="o0|o1|o3", default=str(Level.O3)),
         choices=Level,
         settings=(
             compiler_row("o0", "every operator a section", bool, states=_asked(Level.O0)),
@@ -95,7 +95,7 @@ class SectionOptions:
         None,
         "With --level o1: rules of fusion in YAML, in the shape of SambaFlow's (docs/fusion.md); those of the "
         "target if left out.",
-        flag=Flag(str, metavar="FILE"),
+        flag=CommandFlag(str, metavar="FILE"),
         panel="Sections",
         is_path=True,
         settings=(
@@ -109,7 +109,7 @@ class SectionOptions:
     default_rules: bool | None = option(
         None,
         "With --optimization-rules: the target's rules count, too.",
-        flag=Flag(bool, "use_o1_default_rules", default=False),
+        flag=CommandFlag(bool, "use_o1_default_rules", default=False),
         read=lambda given: given or None,
         panel="Sections",
         settings=(
@@ -128,18 +128,18 @@ class SectionOptions:
 class PlacementOptions:
     """Which nodes run on the RDU, and what the others are counted with."""
 
-    placement: Placement = option(
-        Placement.OPTIMAL,
+    placement: PlacementMode = option(
+        PlacementMode.OPTIMAL,
         "optimal: nodes beside a fallback run on the CPU, too, where that saves time; strict: all that the target "
         "supports runs on the RDU.",
-        flag=Flag(str, metavar="optimal|strict", default=str(Placement.OPTIMAL)),
-        choices=Placement,
+        flag=CommandFlag(str, metavar="optimal|strict", default=str(PlacementMode.OPTIMAL)),
+        choices=PlacementMode,
     )
     host: str | os.PathLike[str] | HostSummary = option(
         DEFAULT_HOST,
         "CPU that fallbacks' times are modelled for: default; measured, by samba-port calibrate; or a TOML file of "
         "your own.",
-        flag=Flag(str, metavar="PROFILE", default=DEFAULT_HOST),
+        flag=CommandFlag(str, metavar="PROFILE", default=DEFAULT_HOST),
         python="Or a loaded profile; measured is for command lines.",
         is_path=True,
     )
@@ -148,12 +148,12 @@ class PlacementOptions:
         "auto: operators that the device lacks are written with others where that makes a run shorter; all: "
         "wherever it can be done; float64, or all,float64: float64 may be computed in float32, too, and verify says "
         "how far that is off (docs/legalisation.md).",
-        flag=Flag(str, metavar="auto|all|float64", default=DEFAULT_LEGALISATION),
+        flag=CommandFlag(str, metavar="auto|all|float64", default=DEFAULT_LEGALISATION),
     )
     no_legalise: str | Sequence[str] = option(
         (),
         "A rule of that which is not applied, as resize; or all; repeatable.",
-        flag=Flag(list[str], metavar="RULE"),
+        flag=CommandFlag(list[str], metavar="RULE"),
         python="One, or several.",
     )
 
@@ -165,7 +165,7 @@ class ChipOptions:
     n_chips: int = option(
         1,
         "RDUs that the program is cut for, up to 16.",
-        flag=Flag(int, metavar="N", default=1),
+        flag=CommandFlag(int, metavar="N", default=1),
         panel="Several RDUs",
         settings=(
             Argument(
@@ -178,13 +178,13 @@ class ChipOptions:
             ),
         ),
     )
-    tensor_parallel: Sharding | None = option(
+    tensor_parallel: ShardingMode | None = option(
         None,
         "weight: linear layers, heads of attention and embeddings are cut, as without this option; batch: the batch "
         "is, and every RDU has all weights (docs/tensor_parallel.md).",
-        flag=Flag(str, metavar="weight|batch", shows_default=False),
+        flag=CommandFlag(str, metavar="weight|batch", shows_default=False),
         panel="Several RDUs",
-        choices=Sharding,
+        choices=ShardingMode,
         settings=(
             compiler_row(
                 "tensor_parallel",

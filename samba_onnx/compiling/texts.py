@@ -189,7 +189,7 @@ def is_size(text: str) -> bool:
     """Return whether a text is a size that fits into 64 bits, in ASCII digits.
 
     Args:
-        text: Of any kind.
+        text: Anything that was typed.
     """
     # int() takes digits of all scripts, and any number of them: 18 fit into 64 bits.
     return text.isascii() and text.isdecimal() and 0 < len(text) < 19

@@ -163,7 +163,7 @@ class Destination:
         """Return the options of a compilation.
 
         Args:
-            settings: Of the session and of this compilation.
+            settings: What the session and this compilation state, by name.
 
         Raises:
             UsageError: A value is not legal.

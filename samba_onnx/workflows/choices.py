@@ -9,7 +9,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.compiling.choices import Sharding
+from samba_onnx.compiling.choices import ShardingMode
 from samba_onnx.compiling.model_options import InputShapes
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.compiling.planning_options import ChipOptions
@@ -139,7 +139,7 @@ def chosen_target(options: CompileOptions) -> Target:
 def _parallel(chips: ChipOptions) -> ParallelOptions | None:
     """Return for how many RDUs programs are cut, and how; None for one."""
     if chips.n_chips != 1:
-        return ParallelOptions(str(chips.tensor_parallel or Sharding.WEIGHT), chips.n_chips)
+        return ParallelOptions(str(chips.tensor_parallel or ShardingMode.WEIGHT), chips.n_chips)
     if chips.tensor_parallel is not None:
         raise UsageError(
             "--tensor-parallel cuts a program for several RDUs: say how many with --n-chips"

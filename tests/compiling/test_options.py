@@ -17,7 +17,7 @@ import pytest
 import samba_onnx
 from docs.generators import compile_keywords
 from docs.generators.options import PAGE, options_page
-from samba_onnx.compiling.choices import Float16, Level, Placement, Sharding
+from samba_onnx.compiling.choices import Float16, Level, PlacementMode, ShardingMode
 from samba_onnx.compiling.option import Front, default_of, option_of, text_of
 from samba_onnx.compiling.options import CompileOptions, option_fields
 from samba_onnx.errors import UsageError
@@ -53,10 +53,10 @@ def test_a_default_is_legal_and_is_not_stated(name: str) -> None:
     ("name", "given", "kept", "text"),
     [
         ("level", "o1", Level.O1, "o1"),
-        ("placement", "strict", Placement.STRICT, "strict"),
+        ("placement", "strict", PlacementMode.STRICT, "strict"),
         ("float16", "cpu", Float16.CPU, "cpu"),
         ("precision", "bf16", Precision.BF16, "bf16"),
-        ("tensor_parallel", "batch", Sharding.BATCH, "batch"),
+        ("tensor_parallel", "batch", ShardingMode.BATCH, "batch"),
         ("stochastic_rounding", "steps, gradients", {Rounding.STEPS, Rounding.GRADIENTS}, "gradients,steps"),
         ("dims", {"batch": (1, 8)}, {"batch": (1, 8)}, "batch=1,8"),
         ("input_shapes", {"x": (1, None)}, {"x": (1, None)}, "x=1,?"),
@@ -134,7 +134,7 @@ def test_functions_document_the_keywords_that_they_take() -> None:
 _NEW = """    grain: int = option(
         3,
         "How finely sections are cut, for this test.",
-        flag=Flag(int, metavar="N", default=3, least=1),
+        flag=CommandFlag(int, metavar="N", default=3, least=1),
         least=1,
         settings=(Argument("grain", "fineness of sections", kind=int, states=int),),
     )
