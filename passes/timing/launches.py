@@ -1,25 +1,110 @@
-"""Which sections of a schedule take a launch of their own.
+"""The times of a schedule's sections, which depend on each other: launches, and what streams beside an exchange.
 
-An exchange between RDUs streams values from the section before it into the one behind it, so that these are
-one program where they fit onto the chip together. With kernel looping the device also repeats programs that
-it has: a program is launched once for all equal ones that follow it, alone or in turns with up to two others.
+Not every section takes a launch of its own. An exchange between RDUs streams values from the section before it
+into the one behind it, so that these are one program where they fit onto the chip together. With kernel looping
+the device also repeats programs that it has: a program is launched once for all equal ones that follow it, alone
+or in turns with up to two others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.passes.planning.products import units_of
-from samba_onnx.pef.manifest import Section
+from samba_onnx.passes.timing.matrix_products import units_of
+from samba_onnx.passes.timing.section_terms import section_terms
+from samba_onnx.passes.timing.streaming import arrives_in_rows, streamed_terms
+from samba_onnx.passes.timing.traffic import by_tier
+from samba_onnx.pef.stage_records import Section, Streaming
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.dataflow import dimensions
 
+__all__ = [
+    "ON_CPU",   "Launchable", "SectionDraft", "exchanged", "in_programs", "joined", "launchable",
+    "launched", "with_launches",
+]  # fmt: skip
+
 _LONGEST_TURN: Final = 3
 """Programs that take turns in a loop, at most."""
+
+
+@dataclass(frozen=True)
+class SectionDraft:
+    """A section with the time that it takes by itself."""
+
+    place: int
+    """Its place in the schedule."""
+    record: Section
+    nodes: Sequence[ir.Node]
+    traffic: Mapping[ir.Value, tuple[str, int]]
+    """Tier and bytes of each value that it reads or writes in off-chip memory."""
+
+
+def in_programs(
+    drafts: Sequence[SectionDraft], stages: int, target: TargetSummary
+) -> tuple[Section, ...]:
+    """Return sections with the times that they have in their schedule.
+
+    Args:
+        drafts: The sections in the order of the schedule.
+        stages: How many stages it has, fallbacks included.
+        target: The device's figures.
+
+    Returns:
+        Records of which only those have a launch that take one of their own, and those behind an exchange
+        of the same program say what of them goes on beside it.
+    """
+    order: list[Launchable] = [ON_CPU] * stages
+    for draft in drafts:
+        order[draft.place] = launchable(draft.record, draft.nodes, target)
+    own = launched(order, target)
+    sections = with_launches([d.record for d in drafts], [own[d.place] for d in drafts])
+    # Only a program that was cut for several RDUs exchanges anything.
+    behind = exchanged(drafts, joined(order, target)) if any(s.exchanges for s in order) else {}
+    return tuple(
+        replace(section, streaming=_streaming(draft, behind[draft.place], target))
+        if draft.place in behind
+        else section
+        for draft, section in zip(drafts, sections, strict=True)
+    )
+
+
+def exchanged(
+    drafts: Sequence[SectionDraft], programs: Sequence[Sequence[int]]
+) -> Mapping[int, Collection[ir.Value]]:
+    """Return what exchanges bring, row by row, to the section just behind them, by its place.
+
+    Args:
+        drafts: The sections in the order of the schedule.
+        programs: The places of stages by program.
+    """
+    by_place = {draft.place: draft for draft in drafts}
+    result: dict[int, Collection[ir.Value]] = {}
+    for program in programs:
+        brought: list[ir.Value] = []
+        for draft in (by_place[place] for place in program if place in by_place):
+            if draft.record.collective is not None:
+                # A collective is the only node of its section.
+                brought += [draft.nodes[0].outputs[0]]
+            else:
+                makers = [value.producer() for value in brought]
+                # One exchange that brings whole rows of other RDUs keeps the section waiting, whatever the
+                # others do.
+                if brought and all(maker and arrives_in_rows(maker) for maker in makers):
+                    result[draft.place] = tuple(brought)
+                brought = []
+    return result
+
+
+def _streaming(
+    draft: SectionDraft, brought: Collection[ir.Value], target: TargetSummary
+) -> Streaming | None:
+    whole = section_terms(draft.nodes, by_tier(draft.traffic), target)
+    part = streamed_terms(draft.nodes, brought, draft.traffic, whole, target)
+    return None if part is None else part.streaming(whole, target)
 
 
 @dataclass(frozen=True)
