@@ -48,7 +48,7 @@ from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.passes.timing.hosts import host_seconds
 from samba_onnx.passes.timing.node_work import node_flops, value_bytes
 from samba_onnx.passes.timing.section_terms import section_terms
-from samba_onnx.passes.timing.traffic import data_reads
+from samba_onnx.passes.timing.traffic import crossing_seconds, data_reads
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.program.dataflow import Dataflow, is_weight, name_of
 
@@ -245,8 +245,7 @@ class _View:
                 ends.add(Home.CPU)
         start = Home.RDU if resident else Home.CPU
         target = self.machine.target.summary
-        tier = off_chip_tiers(target)[0]
-        seconds = target.transfer_seconds(size) + size / tier.bytes_per_second
+        seconds = crossing_seconds(target, off_chip_tiers(target)[0], size)
         copy = round(seconds * _PER_SECOND)
         writer = start if producer is None else producer
         return CutValue(writer, self.flow.readers.get(value, ()), copy, copy, frozenset(ends))

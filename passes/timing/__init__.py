@@ -16,6 +16,10 @@
 The first seven look at nodes while a model is planned; what they find is recorded in sections and fallbacks. The
 last two read records only, so that plans, reports and benchmarks state one time of a PEF, old ones included.
 
+Figures come from :mod:`samba_onnx.passes.targets`: profiles, the conditions of a target as kernel looping, and
+suppositions. A step of several replicas is modelled in :mod:`samba_onnx.workflows.scaled_steps`, which walks through
+the runtime's own plan of reductions: this half of the product imports nothing of the runtime.
+
 Below this room, in ``pef``, stands what the runtime needs, too, which states modelled times beside measured ones:
 the time of a copy and of an exchange (``TargetSummary.transfer_seconds``, ``exchange_seconds``), by which planned
 and recorded transfers are equal to the last bit, and what of an exchange is hidden behind sections

@@ -20,7 +20,7 @@ from samba_onnx.pef.manifest import Cause, Direction, Fallback, Graph, Manifest,
 from samba_onnx.pef.stage_records import SectionTime, Term
 from samba_onnx.pef.target_summary import TargetSummary
 
-__all__ = ["ScheduleTime", "call_seconds", "places", "run_time", "schedule_time"]
+__all__ = ["ScheduleTime", "call_seconds", "places", "run_time", "schedule_time", "token_seconds"]
 
 _ROUNDING: Final = 1e-12
 """Rounding error of a sum of a few thousand times, relative to the sum."""
@@ -98,6 +98,28 @@ def run_time(manifest: Manifest, graph: Graph) -> ScheduleTime:
         return time
     # It takes a whole manifest, which plans that ask for `schedule_time` do not have yet.
     return replace(time, residents=_resident_seconds(graph, manifest))
+
+
+def token_seconds(manifest: Manifest, graphs: Iterable[Graph]) -> float:
+    """Return what the exchanges between RDUs of a run take where it reads one token of one sequence.
+
+    Args:
+        manifest: What the PEF says about itself.
+        graphs: The graphs that the run executes.
+
+    Returns:
+        Seconds; 0 for a program of one RDU, and for one without attention.
+    """
+    cut = manifest.parallel
+    if cut is None or not cut.tokens:
+        return 0.0
+    return sum(
+        # Bytes are those of all tokens of a run; latency is that of an exchange, however few it sends.
+        manifest.target.exchange_seconds(-(-transfer.bytes // cut.tokens))
+        for graph in graphs
+        for transfer in graph.run_transfers
+        if transfer.cause is Cause.COLLECTIVE
+    )
 
 
 def places(symbols: Iterable[Symbol]) -> Mapping[str, str]:

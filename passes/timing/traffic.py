@@ -21,7 +21,14 @@ from samba_onnx.program.repetition import repetition
 if TYPE_CHECKING:
     from samba_onnx.passes.targets import Target
 
-__all__ = ["by_tier", "data_reads", "moved_bytes", "tier_seconds", "traffic_seconds"]
+__all__ = [
+    "by_tier",
+    "crossing_seconds",
+    "data_reads",
+    "moved_bytes",
+    "tier_seconds",
+    "traffic_seconds",
+]
 
 _SHARING: Final = 3
 """Values that share the rate of those that do not lie in all channels: the operands and the result of a product."""
@@ -124,6 +131,18 @@ def traffic_seconds(target: TargetSummary, traffic: Mapping[str, Sequence[int]])
     wide = 0 if target.timing is None else target.timing.wide_bytes
     times = (tier_seconds(target.tier(name), sizes, wide) for name, sizes in traffic.items())
     return sum(times, start=0.0)
+
+
+def crossing_seconds(target: TargetSummary, tier: Tier, size: int) -> float:
+    """Return the modelled time of a value between a section and the host: over the link, and to or from memory.
+
+    Args:
+        target: The device's figures.
+        tier: Where the value lies on the device.
+        size: Its bytes.
+    """
+    # At the published rate, and not at those that sections achieve: this one pays for a place, not for a plan.
+    return target.transfer_seconds(size) + size / tier.bytes_per_second
 
 
 def tier_seconds(tier: Tier, sizes: Sequence[int], wide_bytes: int) -> float:
