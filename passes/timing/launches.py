@@ -77,9 +77,7 @@ def exchanged(
 ) -> Mapping[int, Collection[ir.Value]]:
     """Return what exchanges bring, row by row, to the section just behind them, by its place.
 
-    Args:
-        drafts: The sections in the order of the schedule.
-        programs: The places of stages by program.
+    ``programs`` has the places of the stages of each program.
     """
     by_place = {draft.place: draft for draft in drafts}
     result: dict[int, Collection[ir.Value]] = {}
@@ -123,13 +121,7 @@ class Launchable:
 
 
 def launchable(section: Section, nodes: Sequence[ir.Node], target: TargetSummary) -> Launchable:
-    """Return a section as the question of launches sees it.
-
-    Args:
-        section: Its record.
-        nodes: Its nodes.
-        target: The device's figures.
-    """
+    """Return a section as the question of launches sees it."""
     return Launchable(
         on_rdu=True,
         exchanges=section.collective is not None,
@@ -155,12 +147,7 @@ ON_CPU: Final = Launchable(False, False, 0, 0, None)
 
 
 def launched(stages: Sequence[Launchable], target: TargetSummary) -> tuple[bool, ...]:
-    """Return, for every stage, whether it takes a launch of its own.
-
-    Args:
-        stages: The stages of a schedule in the order in which they run.
-        target: The device's figures.
-    """
+    """Return, for every stage of a schedule in its order, whether it takes a launch of its own."""
     programs = joined(stages, target)
     result = [False] * len(stages)
     for number, program in enumerate(programs):
@@ -170,12 +157,7 @@ def launched(stages: Sequence[Launchable], target: TargetSummary) -> tuple[bool,
 
 
 def joined(stages: Sequence[Launchable], target: TargetSummary) -> list[list[int]]:
-    """Return the places of the stages that are one program, by program.
-
-    Args:
-        stages: The stages of a schedule in the order in which they run.
-        target: The device's figures.
-    """
+    """Return the places of the stages that are one program, by program, for a schedule in its order."""
     capacity = target.tier("sram").bytes
     programs: list[list[int]] = []
     units = room = 0
@@ -202,12 +184,7 @@ def joined(stages: Sequence[Launchable], target: TargetSummary) -> list[list[int
 
 
 def with_launches(sections: Sequence[Section], own: Sequence[bool]) -> tuple[Section, ...]:
-    """Return sections of which only those that take a launch of their own have its time.
-
-    Args:
-        sections: Records in the order of the schedule.
-        own: For each whether it does.
-    """
+    """Return sections of which only those that take a launch of their own, as ``own`` says, have its time."""
     result: list[Section] = []
     for section, launches in zip(sections, own, strict=True):
         if section.time is None or launches:

@@ -87,12 +87,7 @@ class ScheduleTime:
 
 
 def run_time(manifest: Manifest, graph: Graph) -> ScheduleTime:
-    """Return what a run of a graph of a PEF with all inputs and all outputs is modelled to take.
-
-    Args:
-        manifest: What the PEF says about itself.
-        graph: One of its graphs.
-    """
+    """Return what a run of a graph of a PEF with all inputs and all outputs is modelled to take."""
     time = schedule_time(graph, manifest.stages(), manifest.target, places(manifest.symbols))
     if not graph.spatial_batches:
         return time
@@ -123,11 +118,7 @@ def token_seconds(manifest: Manifest, graphs: Iterable[Graph]) -> float:
 
 
 def places(symbols: Iterable[Symbol]) -> Mapping[str, str]:
-    """Return the regions of symbols that are in device memory, by name.
-
-    Args:
-        symbols: Any symbols.
-    """
+    """Return the regions of symbols that are in device memory, by name."""
     return {symbol.name: symbol.region for symbol in symbols if symbol.region}
 
 

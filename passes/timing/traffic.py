@@ -107,11 +107,7 @@ def _overwritten(nodes: Sequence[ir.Node], place: Callable[[ir.Value], str]) -> 
 
 
 def by_tier(traffic: Mapping[ir.Value, tuple[str, int]]) -> dict[str, list[int]]:
-    """Return the bytes of each value by tier.
-
-    Args:
-        traffic: Tier and bytes by value.
-    """
+    """Return the bytes of each value by tier, of tier and bytes by value."""
     sizes: dict[str, list[int]] = {}
     for tier, size in traffic.values():
         sizes.setdefault(tier, []).append(size)

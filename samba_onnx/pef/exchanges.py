@@ -72,13 +72,7 @@ def rdu_calls(
 def hidden_exchanges(
     graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
 ) -> Mapping[int, float]:
-    """Return how much of each exchange goes on beside the sections around it, by call.
-
-    Args:
-        graph: A graph.
-        stages: Its sections and fallbacks by id.
-        target: The device's figures.
-    """
+    """Return how much of each exchange goes on beside the sections around it, by call."""
     sent = {c.call: c.seconds for c in graph.run_transfers if c.cause is Cause.COLLECTIVE}
     # Without figures of timing it is not known how much of a section could hide anything.
     if target.timing is None or not sent:
