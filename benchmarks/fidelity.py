@@ -25,8 +25,8 @@ from benchmarks.fidelity_statements import table as statements_table
 from benchmarks.fidelity_terms import gradient_bytes
 from benchmarks.published import FITTED, HIGH, LOW, PublishedRow, published_rows
 from benchmarks.table import geometric_mean
+from samba_onnx.passes.timing.schedule_time import run_time
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.pef.schedule_time import run_time
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "fidelity.md"

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from samba_onnx.passes.planning.programs import by_tier
-from samba_onnx.passes.planning.section_terms import SectionTerms, section_terms
-from samba_onnx.passes.planning.streaming import StreamedTerms, streamed_terms
-from samba_onnx.passes.planning.traffic import moved_bytes
+from samba_onnx.passes.timing.section_terms import SectionTerms, section_terms
+from samba_onnx.passes.timing.streaming import StreamedTerms, streamed_terms
+from samba_onnx.passes.timing.traffic import by_tier, moved_bytes
 from samba_onnx.pef.exchanges import Busy, hidden_seconds
 from samba_onnx.pef.manifest import Cause, Manifest, Section
 from samba_onnx.pef.target_summary import TargetSummary

@@ -8,8 +8,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
+from samba_onnx.pef.exchanges import RduCall, rdu_calls
 from samba_onnx.pef.manifest import Call, Fallback, Graph, Manifest, Section
-from samba_onnx.pef.schedule_time import RduCall, rdu_calls
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.runtime.inputs import InputSpec
 

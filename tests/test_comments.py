@@ -27,6 +27,7 @@ FLOORS: Final = {
     "passes/rewrites": 4.0,
     "passes/sharding": 4.0,
     "passes/targets": 4.0,
+    "passes/timing": 4.0,
     "runtime": 4.0,
     "samba_onnx/cli": 0.0,
     "samba_onnx/data_prep": 4.0,

@@ -169,6 +169,7 @@ RECORD_ROOMS = (
     "samba_onnx/pef/stage_records.py",
     "samba_onnx/pef/target_summary.py",
     "passes/planning/",
+    "passes/timing/",
 )
 """Where the words of a PEF are defined: each public class of these is in the glossary."""
 

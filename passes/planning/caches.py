@@ -8,8 +8,8 @@ from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.passes.planning.costs import value_bytes
 from samba_onnx.passes.rewrites.rewriting import static_shape
+from samba_onnx.passes.timing.node_work import value_bytes
 
 __all__ = ["cached_bytes"]
 

@@ -9,7 +9,6 @@ from typing import Final
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified
-from samba_onnx.passes.planning.costs import value_bytes
 from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.measuring import Measure, measure
 from samba_onnx.passes.planning.optimum import Machine, cheapest_placement
@@ -18,6 +17,7 @@ from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.targets import Support
 from samba_onnx.passes.targets.checks import is_static
 from samba_onnx.passes.targets.reasons import ReasonCode
+from samba_onnx.passes.timing.node_work import value_bytes
 from samba_onnx.pef.changes import Bound, Change
 from samba_onnx.program.dataflow import name_of, reads
 

@@ -16,8 +16,6 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.allocation import off_chip_tiers
-from samba_onnx.passes.planning.costs import cost, value_bytes
-from samba_onnx.passes.planning.host_costs import host_seconds
 from samba_onnx.passes.planning.measuring import Measure, measure
 from samba_onnx.passes.planning.optimum import Machine
 from samba_onnx.passes.planning.placement import Placement, Supporting, place
@@ -27,6 +25,9 @@ from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from samba_onnx.passes.rewrites.legalisation.proofs import NARROW
 from samba_onnx.passes.rewrites.refusals import Refusal
 from samba_onnx.passes.targets import Support
+from samba_onnx.passes.timing.hosts import host_seconds
+from samba_onnx.passes.timing.node_work import value_bytes
+from samba_onnx.passes.timing.section_terms import section_terms
 from samba_onnx.pef.rewriting import LegalisedRule
 from samba_onnx.program.dataflow import Dataflow, is_weight, name_of, reads
 from samba_onnx.program.kinds import SymbolKind
@@ -341,4 +342,4 @@ class _View:
         outside = off_chip_tiers(summary)[0].name
         new = [value_bytes(value) or 0 for value in graph.initializers.values()]
         # Without a launch: the form is to join a section, and which one is known when all is planned.
-        return cost(graph, {outside: new}, summary).time.overlapped
+        return section_terms(tuple(graph), {outside: new}, summary).time(summary).overlapped

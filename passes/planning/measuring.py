@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
 from samba_onnx.passes.planning.allocation import off_chip_tiers
-from samba_onnx.passes.planning.costs import cost, value_bytes
-from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
 from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.optimum import Machine
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.placement import Placement
-from samba_onnx.passes.planning.programs import SectionDraft, by_tier, in_programs
-from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.passes.planning.records import section_record
+from samba_onnx.passes.planning.roles import Roles, known_at_load
 from samba_onnx.passes.planning.scheduling import run_transfers, schedule
-from samba_onnx.passes.planning.sectioning import cut, sram_bytes
+from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.stages import StageInterface, interfaces
-from samba_onnx.passes.planning.traffic import moved_bytes
-from samba_onnx.passes.sharding.collectives import collective
 from samba_onnx.passes.targets import Target
+from samba_onnx.passes.timing.hosts import fallback_seconds
+from samba_onnx.passes.timing.launches import SectionDraft, in_programs
+from samba_onnx.passes.timing.node_work import value_bytes
+from samba_onnx.passes.timing.schedule_time import schedule_time
+from samba_onnx.passes.timing.traffic import moved_bytes
 from samba_onnx.pef.manifest import Fallback, Graph, Section, Stage
-from samba_onnx.pef.schedule_time import schedule_time
 from samba_onnx.program.dataflow import name_of
 
 Instead = Callable[[ir.Node], Sequence[ir.Node]]
@@ -85,11 +85,8 @@ def measure(
     at_load = known_at_load(model.graph, roles)
     for place, stage in enumerate(stages):
         if not stage.on_rdu:
-            # A fallback whose nodes are all computed at load is not called in a run: not even its start
-            # counts.
-            nodes = [node for node in stage.group.nodes if node not in at_load]
-            seconds = machine.host.call_seconds if nodes else 0.0
-            seconds += sum(host_seconds(node, machine.host) or 0.0 for node in nodes)
+            in_runs = [node for node in stage.group.nodes if node not in at_load]
+            seconds, _ = fallback_seconds(in_runs, machine.host)
             records[place] = Fallback(**vars(_stage(place, stage)), seconds=seconds)
     records |= {one.id: one for one in _sections(stages, target, roles, instead)}
     regions = {
@@ -119,19 +116,13 @@ def _sections(
     for place, stage in enumerate(stages):
         if not stage.on_rdu:
             continue
-        nodes = [new for node in stage.group.nodes for new in instead(node)]
+        nodes = tuple(new for node in stage.group.nodes for new in instead(node))
         # Of the nodes that there are: what a legal form has inside stays on the chip, and its ends are
         # those of the node.
         partly = moved_bytes(stage.group.nodes, roles.region)
         moved = (*stage.inputs, *stage.loaded, *stage.outputs)
         traffic = {v: (outside, partly.get(v, value_bytes(v) or 0)) for v in moved}
-        modelled = cost(nodes, by_tier(traffic), target.summary)
-        section = Section(
-            **vars(_stage(place, stage)),
-            seconds=modelled.seconds,
-            time=modelled.time,
-            sram_bytes=sram_bytes(nodes, target),
-            collective=collective(nodes),
-        )
+        executed = replace(stage, group=replace(stage.group, nodes=nodes))
+        section = section_record(_stage(place, stage), executed, target, traffic)
         drafts.append(SectionDraft(place, section, nodes, traffic))
     return in_programs(drafts, len(stages), target.summary)

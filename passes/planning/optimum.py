@@ -38,16 +38,17 @@ from samba_onnx.facts.operators import facts
 from samba_onnx.facts.records import Randomness
 from samba_onnx.passes.planning.allocation import off_chip_tiers
 from samba_onnx.passes.planning.cheapest_homes import CutProblem, CutValue, components, value_cost
-from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
-from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.passes.planning.placement import Placement
-from samba_onnx.passes.planning.roles import Roles
-from samba_onnx.passes.planning.traffic import data_reads
+from samba_onnx.passes.planning.roles import Roles, known_at_load
 from samba_onnx.passes.sharding.collectives import is_collective
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
+from samba_onnx.passes.timing.hosts import host_seconds
+from samba_onnx.passes.timing.node_work import node_flops, value_bytes
+from samba_onnx.passes.timing.section_terms import section_terms
+from samba_onnx.passes.timing.traffic import crossing_seconds, data_reads
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.program.dataflow import Dataflow, is_weight, name_of
 
@@ -219,7 +220,8 @@ class _View:
         written = node.outputs if self.machine.level == "o0" else ()
         moved = [value_bytes(value) or 0 for value in (*read, *written)]
         tier = off_chip_tiers(target.summary)[0]
-        time = cost([node], {tier.name: moved}, target.summary).time
+        terms = section_terms([node], {tier.name: moved}, target.summary)
+        time = terms.time(target.summary)
         # Where operators share sections, one more of them is not one more launch.
         launch = time.launch if self.machine.level == "o0" else 0.0
         return round((launch + time.overlapped) * _PER_SECOND)
@@ -243,8 +245,7 @@ class _View:
                 ends.add(Home.CPU)
         start = Home.RDU if resident else Home.CPU
         target = self.machine.target.summary
-        tier = off_chip_tiers(target)[0]
-        seconds = target.transfer_seconds(size) + size / tier.bytes_per_second
+        seconds = crossing_seconds(target, off_chip_tiers(target)[0], size)
         copy = round(seconds * _PER_SECOND)
         writer = start if producer is None else producer
         return CutValue(writer, self.flow.readers.get(value, ()), copy, copy, frozenset(ends))

@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import DROPOUT_MASK
 from samba_onnx.facts.names import SEPARATOR
-from samba_onnx.passes.planning.products import is_product, renames, widened_for
 from samba_onnx.passes.sharding.collectives import is_collective
+from samba_onnx.passes.timing.matrix_products import is_product, renames, widened_for
 from samba_onnx.program.scopes import OPERATOR_KEY, OWN_SCOPE_KEY
 from samba_onnx.program.source_location import STACK_TRACE
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import networkx
 import onnx_ir as ir
 
-from samba_onnx.passes.planning.costs import value_bytes
+from samba_onnx.passes.timing.node_work import value_bytes
 from samba_onnx.program.dataflow import Dataflow
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.minimum_cut import SINK, SOURCE, Network

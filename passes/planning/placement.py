@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import ONNX_DOMAINS, qualified
-from samba_onnx.passes.planning.products import units_of
 from samba_onnx.passes.planning.sectioning import sram_bytes
 from samba_onnx.passes.rewrites.refusals import UNEXPANDED
 from samba_onnx.passes.targets import Support, Target
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
+from samba_onnx.passes.timing.matrix_products import units_of
 from samba_onnx.program.repetition import repetition
 
 

@@ -12,10 +12,8 @@ import onnx_ir as ir
 from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.allocation import allocate
-from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.overlays import overlaid
 from samba_onnx.passes.planning.partitioning import Group
-from samba_onnx.passes.planning.programs import SectionDraft, in_programs
 from samba_onnx.passes.planning.records import (
     fallback_record,
     section_record,
@@ -33,6 +31,9 @@ from samba_onnx.passes.planning.scheduling import (
 )
 from samba_onnx.passes.planning.spatial import refuse_unless_on_chip, refuse_unless_spatial
 from samba_onnx.passes.planning.stages import StageInterface, baked, interfaces, on_device
+from samba_onnx.passes.timing.hosts import load_host
+from samba_onnx.passes.timing.launches import SectionDraft, in_programs
+from samba_onnx.passes.timing.schedule_time import places, schedule_time
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import (
     Call,
@@ -44,7 +45,6 @@ from samba_onnx.pef.manifest import (
     Stage,
     Symbol,
 )
-from samba_onnx.pef.schedule_time import places, schedule_time
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.dataflow import is_weight, name_of
 from samba_onnx.program.kinds import RESIDENT_KINDS, SymbolKind

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified
-from samba_onnx.passes.planning.costs import cost, node_flops, value_bytes
-from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
-from samba_onnx.passes.planning.programs import by_tier
-from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.passes.planning.roles import Roles, known_at_load
 from samba_onnx.passes.planning.scheduling import fixed_bytes
 from samba_onnx.passes.planning.sectioning import sram_bytes
 from samba_onnx.passes.planning.stages import StageInterface
-from samba_onnx.passes.planning.traffic import moved_bytes
 from samba_onnx.passes.sharding.collectives import SHARDED, collective
+from samba_onnx.passes.timing.hosts import fallback_seconds
+from samba_onnx.passes.timing.node_work import node_flops, value_bytes
+from samba_onnx.passes.timing.section_terms import section_terms
+from samba_onnx.passes.timing.traffic import by_tier, moved_bytes
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Fallback, FallbackNode, Region, Section, Stage, Symbol
 from samba_onnx.pef.stage_records import RepeatedBody
@@ -106,14 +106,15 @@ def section_record(
     Returns:
         The record.
     """
-    modelled = cost(interface.group.nodes, by_tier(traffic), target.summary)
+    terms = section_terms(interface.group.nodes, by_tier(traffic), target.summary)
+    time = terms.time(target.summary)
     return Section(
         **vars(stage),
         type=interface.group.type,
-        flops=modelled.flops,
-        bytes=modelled.bytes,
-        seconds=modelled.seconds,
-        time=modelled.time,
+        flops=terms.flops,
+        bytes=terms.bytes,
+        seconds=time.seconds,
+        time=time,
         sram_bytes=sram_bytes(interface.group.nodes, target),
         collective=collective(interface.group.nodes),
         rule=interface.group.rule,
@@ -148,15 +149,13 @@ def fallback_record(
     """
     nodes = interface.group.nodes
     at_load = known_at_load(nodes, roles)
-    times = [host_seconds(node, host) for node in nodes if node not in at_load]
-    # What is all computed at load is not called in a run.
-    start = host.call_seconds if times else 0.0
+    seconds, unmodelled = fallback_seconds([n for n in nodes if n not in at_load], host)
     return Fallback(
         **vars(stage),
         type=interface.group.type,
         reasons=tuple(_fallback_node(node, placement, node in at_load) for node in nodes),
-        seconds=start + sum(time for time in times if time is not None),
-        unmodelled=times.count(None),
+        seconds=seconds,
+        unmodelled=unmodelled,
     )
 
 

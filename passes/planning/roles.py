@@ -1,16 +1,18 @@
-"""What the inputs and outputs of a graph are to the device: exchanged in every run, or kept."""
+"""What the inputs and outputs of a graph are to the device, exchanged in every run or kept, and what is known at load."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import onnx_ir as ir
 
 from samba_onnx.facts.names import gradient_name
-from samba_onnx.program.dataflow import name_of
+from samba_onnx.facts.operators import facts
+from samba_onnx.facts.records import UNKNOWN_WORK, Randomness
+from samba_onnx.program.dataflow import is_weight, name_of, reads
 from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
 
 
@@ -95,3 +97,36 @@ class Roles:
 def unique(values: Iterable[ir.Value]) -> tuple[ir.Value, ...]:
     """Return values, each once, in order."""
     return tuple(dict.fromkeys(values))
+
+
+def known_at_load(nodes: Iterable[ir.Node], roles: Roles) -> frozenset[ir.Node]:
+    """Return the nodes whose results nothing but weights decides.
+
+    Args:
+        nodes: Nodes in topological order; what others write counts as computed in every run.
+        roles: What inputs and outputs of their graph are to the device.
+
+    Returns:
+        The nodes that read only initializers, residents that no run changes, and results of each other.
+        Operators that draw random numbers, carry graphs or are not known are none of them, and no node
+        whose results have no known type, for it must be stated what is kept.
+    """
+    known: set[ir.Value] = set()
+    chosen: set[ir.Node] = set()
+    for node in nodes:
+        if _is_fixed(node) and all(_is_known(value, known, roles) for value in reads(node)):
+            chosen.add(node)
+            known.update(node.outputs)
+    return frozenset(chosen)
+
+
+def _is_fixed(node: ir.Node) -> bool:
+    """Return whether a node with the same operands always has the same results."""
+    row = facts(node.op_type, node.domain)
+    if row is None or any(value.name and value.type is None for value in node.outputs):
+        return False
+    return row.random is Randomness.NEVER and row.kind not in UNKNOWN_WORK
+
+
+def _is_known(value: ir.Value, known: Collection[ir.Value], roles: Roles) -> bool:
+    return value in known or is_weight(value) or roles.known_to_host(value)

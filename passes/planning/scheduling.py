@@ -25,10 +25,10 @@ from collections.abc import Iterable, Sequence
 import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
-from samba_onnx.passes.planning.costs import value_bytes
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.stages import StageInterface
 from samba_onnx.passes.sharding.collectives import collective
+from samba_onnx.passes.timing.node_work import value_bytes
 from samba_onnx.pef.manifest import (
     Boundary,
     Call,

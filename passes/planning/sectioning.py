@@ -29,14 +29,14 @@ import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.planning.allocation import off_chip_tiers
-from samba_onnx.passes.planning.costs import value_bytes
 from samba_onnx.passes.planning.fusion.fusing import Piece, fuse
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.origins import by_operator
 from samba_onnx.passes.planning.partitioning import Group, Home
-from samba_onnx.passes.planning.products import looked_up, stationary, units_of
-from samba_onnx.passes.planning.traffic import data_reads
 from samba_onnx.passes.sharding.collectives import is_collective
+from samba_onnx.passes.timing.matrix_products import looked_up, stationary, units_of
+from samba_onnx.passes.timing.node_work import value_bytes
+from samba_onnx.passes.timing.traffic import data_reads, traffic_seconds
 from samba_onnx.program.dataflow import Dataflow, is_weight
 from samba_onnx.program.repetition import repetition
 
@@ -221,7 +221,7 @@ def _cut_costs(nodes: Sequence[ir.Node], target: Target) -> list[_Cost]:
 
     def twice(value: ir.Value) -> float:
         """Return what it takes to write a value and read it again."""
-        return 2 * summary.traffic_seconds({outside: [value_bytes(value) or 0]})
+        return 2 * traffic_seconds(summary, {outside: [value_bytes(value) or 0]})
 
     return [(0, launch + live) for live in _live(nodes, twice)]
 

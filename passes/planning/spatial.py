@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from samba_onnx.errors import OutOfDeviceMemoryError, UsageError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.dtypes import ELEMENT_TYPES
-from samba_onnx.passes.planning.costs import value_bytes
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.stages import StageInterface
+from samba_onnx.passes.timing.node_work import value_bytes
 from samba_onnx.pef.manifest import Section
 from samba_onnx.pef.target_summary import TargetSummary
 

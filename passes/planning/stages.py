@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.planning.partitioning import Group, Home
 from samba_onnx.passes.planning.roles import Roles, unique
-from samba_onnx.passes.planning.traffic import data_reads
+from samba_onnx.passes.timing.traffic import data_reads
 from samba_onnx.program.dataflow import is_weight, reads
 
 if TYPE_CHECKING:

@@ -14,8 +14,13 @@ from dataclasses import replace
 from typing import Final
 
 from samba_onnx.errors import TargetError
-from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
-from samba_onnx.pef.timing import LaunchOrigin, TimingFigures
+from samba_onnx.pef.target_summary import (
+    Assumption,
+    LaunchOrigin,
+    TargetSummary,
+    Tier,
+    TimingFigures,
+)
 from samba_onnx.safety.files import printable
 
 _TILES: Final = re.compile(r"([1-9]\d{0,3})tiles?")

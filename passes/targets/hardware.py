@@ -8,8 +8,7 @@ from typing import Any, Final, Literal
 
 from samba_onnx.passes.targets.files import TargetProfile
 from samba_onnx.passes.targets.schema import Ability, Figure, HardwareFile, TimingFile
-from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
-from samba_onnx.pef.timing import TimingFigures
+from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier, TimingFigures
 
 TIERS: tuple[Literal["sram", "hbm", "ddr"], ...] = ("sram", "hbm", "ddr")
 """From nearest to the compute units to farthest."""

@@ -180,7 +180,7 @@ class Share(Figure):
 class TimingFile(_Strict):
     """How far sections stay behind peak figures, and what a launch takes (``docs/timing.md``).
 
-    The names are those of :class:`samba_onnx.pef.timing.TimingFigures`, which says what they are.
+    The names are those of :class:`samba_onnx.pef.target_summary.TimingFigures`, which says what they are.
     """
 
     host_launch_seconds: Figure | None = None

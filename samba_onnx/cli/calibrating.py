@@ -86,7 +86,7 @@ def calibrate(
     destination = str(measured_path()) if output is None else output
     refuse_overwriting(outputs={"--output": destination, "--json": json})
 
-    from samba_onnx.passes.planning.hosts import host_text
+    from samba_onnx.passes.timing.hosts import host_text
     from samba_onnx.workflows.calibration import calibrate as measure
 
     with Activity(quiet) as activity:
@@ -111,7 +111,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _report(done: Calibration, destination: str) -> CalibrationReport:
-    from samba_onnx.passes.planning.hosts import figures, load_host
+    from samba_onnx.passes.timing.hosts import figures, load_host
     from samba_onnx.report.calibration import CalibrationReport, FigureReport
     from samba_onnx.report.units import figure_text, printable
 

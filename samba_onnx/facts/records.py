@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.flops import Work
 
-__all__ = ["Facts", "InPlace", "Kind", "Randomness", "rows"]
+__all__ = ["UNKNOWN_WORK", "Facts", "InPlace", "Kind", "Randomness", "rows"]
 
 
 class Kind(enum.Enum):
@@ -37,6 +38,10 @@ class Kind(enum.Enum):
     """Sequences and optionals are made or taken apart."""
     TEXT = "text"
     """Texts or encoded data are read."""
+
+
+UNKNOWN_WORK: Final = frozenset({Kind.CONTROL, Kind.CONTAINER, Kind.TEXT})
+"""Kinds of operators of which shapes do not say how much they do."""
 
 
 class InPlace(enum.Enum):

@@ -1,26 +1,35 @@
-"""How much of an exchange between RDUs is hidden behind the sections around it: the one rule of plans and fits.
+"""What each call adds to a run on the RDU: its recorded seconds, without what of an exchange is hidden.
 
 An exchange streams what the section before it computes, so that a part of it goes on beside that section. What is
 left goes on beside the section behind it, as far as that one reads the values in the order in which they arrive. A
 section gives its time once: what an exchange before it has taken is no longer there for the one behind it.
+
+All else of the model of time is the compiler's (:mod:`samba_onnx.passes.timing`). This rule stands below it, for
+the runtime states these seconds beside what it measures, and knows a program by its manifest alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Busy", "Streaming", "hidden_seconds"]
+from samba_onnx.pef.manifest import Cause, Graph
+from samba_onnx.pef.stage_records import Fallback, Section, Streaming
+from samba_onnx.pef.target_summary import TargetSummary
+
+__all__ = ["Busy", "RduCall", "hidden_exchanges", "hidden_seconds", "rdu_calls"]
 
 
 @dataclass(frozen=True)
-class Streaming:
-    """What a section can compute while the exchange just before it still brings rows."""
+class RduCall:
+    """What one call of a section is modelled to add to a run, in seconds."""
 
     seconds: float
-    """The time of the operators that take rows in their order, and of those that do not read them."""
-    tiles: int
-    """Pieces in which the rows arrive: nothing begins before the first one is there."""
+    """All of it. Of an exchange between RDUs, what does not go on beside other sections; in spatial mapping of
+    one mini-batch, without the launch."""
+    launch: float
+    """Its launch, a part of ``seconds`` but in spatial mapping, where a section is launched once a run; 0 where
+    a call before it has launched the program."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,58 @@ class Busy:
     """Seconds of the section without launch and fill."""
     streaming: Streaming | None = None
     """How much of that time can pass during the exchange before it; None for nothing."""
+
+
+def rdu_calls(
+    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
+) -> Mapping[int, RduCall]:
+    """Return what each call of a section, and of an exchange between RDUs, adds to a run, by its id.
+
+    Args:
+        graph: A graph.
+        stages: Its sections and fallbacks by id.
+        target: The device's figures.
+
+    Returns:
+        In section mapping the seconds add up to ``ScheduleTime.on_rdu``.
+    """
+    beside = hidden_exchanges(graph, stages, target)
+    sent = {c.call: c.seconds for c in graph.run_transfers if c.cause is Cause.COLLECTIVE}
+    calls: dict[int, RduCall] = {}
+    for call in graph.calls:
+        stage = stages[call.stage]
+        if isinstance(stage, Section):
+            launch = 0.0 if stage.time is None else stage.time.launch
+            # In spatial mapping the launch is counted once a run, and not with each call.
+            seconds = stage.seconds - (launch if graph.spatial_batches else 0.0)
+            seconds += sent.get(call.id, 0.0) - beside.get(call.id, 0.0)
+            calls[call.id] = RduCall(seconds, launch)
+    return calls
+
+
+def hidden_exchanges(
+    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
+) -> Mapping[int, float]:
+    """Return how much of each exchange goes on beside the sections around it, by call."""
+    sent = {c.call: c.seconds for c in graph.run_transfers if c.cause is Cause.COLLECTIVE}
+    # Without figures of timing it is not known how much of a section could hide anything.
+    if target.timing is None or not sent:
+        return {}
+    latency = target.exchange_seconds(0)
+    order: list[Busy | float | None] = []
+    exchanges: list[int] = []
+    for call in graph.calls:
+        stage = stages[call.stage]
+        if call.id in sent:
+            exchanges.append(call.id)
+            # The latency hides behind nothing, since nothing was sent yet.
+            order.append(sent[call.id] - latency)
+        elif isinstance(stage, Fallback):
+            order.append(None)
+        elif stage.seconds:  # what only renames elements is no section of its own
+            seconds = 0.0 if stage.time is None else stage.time.overlapped
+            order.append(Busy(seconds, stage.streaming))
+    return dict(zip(exchanges, hidden_seconds(order), strict=True))
 
 
 def hidden_seconds(order: Sequence[Busy | float | None]) -> list[float]:

@@ -28,19 +28,3 @@ class HostSummary:
     """Seconds that the start of a fallback takes."""
     assumptions: tuple[Assumption, ...] = ()
     """Figures that nobody measured on this host."""
-
-    def node_time(self, flops: int, dtype: str, moved: int, *, copies: bool) -> float:
-        """Return the modelled time of one execution of a node.
-
-        Args:
-            flops: Arithmetic operations.
-            dtype: Data type of the arithmetic; one without a figure counts as float32.
-            moved: Bytes read and written.
-            copies: Whether the operator only moves elements.
-
-        Returns:
-            Seconds: what any node takes, plus the longer of arithmetic and memory.
-        """
-        rate = self.copy_bytes_per_second if copies else self.bytes_per_second
-        peak = self.peak_flops.get(dtype, self.peak_flops["float32"])
-        return self.node_seconds + max(flops / peak, moved / rate)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from dataclasses import dataclass
 
 from samba_onnx.pef.decoding import MAY_BE_MISSING
-from samba_onnx.pef.exchanges import Streaming
 from samba_onnx.pef.sharding import Collective
-from samba_onnx.pef.timing import SectionTime
 from samba_onnx.program.kinds import SectionType
 
 
@@ -78,6 +77,68 @@ class RepeatedBody:
     """How often one execution of the section executes the body."""
     operators: dict[str, int]
     """Number of nodes of the body by operator; bodies within it are counted once, too."""
+
+
+class Term(enum.StrEnum):
+    """A part of a section's time."""
+
+    LAUNCH = "launch"
+    COMPUTE = "compute"
+    ON_CHIP = "on-chip traffic"
+    OFF_CHIP = "off-chip traffic"
+    FILL = "fill"
+
+
+@dataclass(frozen=True)
+class SectionTime:
+    """The parts of what one call of a section is modelled to take, in seconds."""
+
+    launch: float = 0.0
+    """Load of its program and arguments; 0 where a call before has done it."""
+    compute: float = 0.0
+    """Arithmetic, by data type and kind of operator."""
+    on_chip: float = 0.0
+    """Operands and results of its operators through on-chip memory."""
+    off_chip: float = 0.0
+    """Inputs, weights and outputs from and to off-chip memory."""
+    fill: float = 0.0
+    """Seconds until the first result has passed all operators on its longest path."""
+
+    @property
+    def seconds(self) -> float:
+        """Launch, the longest of the parts that go on at the same time, and fill."""
+        return self.launch + self.overlapped + self.fill
+
+    @property
+    def overlapped(self) -> float:
+        """The longest of the parts that go on at the same time."""
+        return max(self.compute, self.on_chip, self.off_chip)
+
+    @property
+    def bound(self) -> Term:
+        """The longest of the parts that go on at the same time; of equal ones the first."""
+        parts = {
+            Term.COMPUTE: self.compute,
+            Term.ON_CHIP: self.on_chip,
+            Term.OFF_CHIP: self.off_chip,
+        }
+        return max(parts, key=lambda term: parts[term])
+
+    @property
+    def dominant(self) -> Term:
+        """The part that takes the longest; of equal ones the first."""
+        parts = {Term.LAUNCH: self.launch, self.bound: self.overlapped, Term.FILL: self.fill}
+        return max(parts, key=lambda term: parts[term])
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """What a section can compute while the exchange just before it still brings rows."""
+
+    seconds: float
+    """The time of the operators that take rows in their order, and of those that do not read them."""
+    tiles: int
+    """Pieces in which the rows arrive: nothing begins before the first one is there."""
 
 
 @dataclass(frozen=True)

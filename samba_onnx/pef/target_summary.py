@@ -5,15 +5,19 @@ Sizes are bytes, times are modelled seconds, rates are per second.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import enum
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from samba_onnx.pef.decoding import MAY_BE_MISSING
-from samba_onnx.pef.timing import TimingFigures
 
-SHARING: Final = 3
-"""Values that share the rate of those that do not lie in all channels: the operands and the result of a product."""
+
+class LaunchOrigin(enum.StrEnum):
+    """Where a section is launched from."""
+
+    HOST = "host"
+    """The host starts every call."""
+    DEVICE = "device"
+    """The host hands over a schedule, by which the device starts calls itself."""
 
 
 @dataclass(frozen=True)
@@ -31,24 +35,6 @@ class Tier:
     narrow_bytes_per_second: float = field(default=0.0, metadata=MAY_BE_MISSING)
     """What a section achieves for smaller values; 0 for the whole bandwidth."""
 
-    def seconds(self, sizes: Sequence[int], wide_bytes: int = 0) -> float:
-        """Return the modelled time in which a section reads and writes values, each once.
-
-        Args:
-            sizes: Bytes of each value.
-            wide_bytes: The size from which a value lies in all channels.
-
-        Returns:
-            Seconds: all bytes over the wide rate, but not less than the three largest values that do not lie
-            in all channels over the narrow rate, which these have to share, as those of a single operator do.
-            So one more value never takes less time, nor do more bytes of a value, except where they make
-            it lie in all channels.
-        """
-        rate = self.wide_bytes_per_second or self.bytes_per_second
-        narrow = self.narrow_bytes_per_second or self.bytes_per_second
-        sharing = sorted((size for size in sizes if size < wide_bytes), reverse=True)[:SHARING]
-        return max(sum(sizes) / rate, sum(sharing) / narrow)
-
 
 @dataclass(frozen=True)
 class Assumption:
@@ -62,6 +48,57 @@ class Assumption:
     """Its unit."""
     note: str
     """Why that value."""
+
+
+@dataclass(frozen=True)
+class TimingFigures:
+    """How far a device stays behind its peak figures, and what a launch takes.
+
+    Efficiencies are shares of the peak rate of a data type, above 0 and at most 1.
+    """
+
+    host_launch_seconds: float
+    """Launch of a section from the host: load of program and arguments."""
+    device_launch_seconds: float
+    """Launch of a section from a schedule on the device."""
+    product_efficiency: float
+    """What a matrix product or convolution reaches that is the only one of its section."""
+    fused_efficiency: float
+    """What products reach that share a section: the slowest stage of a pipeline sets the pace of all."""
+    tuned_efficiency: float
+    """What products reach that share a section of a mapping that was tuned by hand."""
+    streamed_share: float
+    """Share of ``product_efficiency`` that is left where operands and result exceed on-chip memory."""
+    vector_efficiency: float
+    """What operators reach that go through elements: all but products and convolutions."""
+    fill_seconds: float
+    """What an operator on the longest path of a section adds until the first result leaves it."""
+    granule: int
+    """Rows, columns and depth of the smallest product that a compute unit executes: sizes of
+    products are rounded up to multiples of it."""
+    compute_units: int
+    """How many units the device has, among which the granules of a product are shared out."""
+    product_units: int
+    """Compute units that a product needs of a section; ``operator_units`` for any other operator."""
+    operator_units: int
+    """Compute units that an operator needs that is no product."""
+    tile_bytes: int
+    """Bytes of an activation that are in on-chip memory at a time, where a section streams it in tiles."""
+    wide_bytes: int
+    """Size from which a value lies in all channels of off-chip memory."""
+    launch: LaunchOrigin = LaunchOrigin.DEVICE
+    """Where sections are launched from."""
+    looped: bool = False
+    """Whether equal sections that follow each other are looped on the device, launched once."""
+    tuned: bool = False
+    """Whether sections are mapped by hand."""
+
+    @property
+    def launch_seconds(self) -> float:
+        """What a launch takes under the conditions that hold."""
+        if self.launch is LaunchOrigin.HOST:
+            return self.host_launch_seconds
+        return self.device_launch_seconds
 
 
 @dataclass(frozen=True)
@@ -106,19 +143,6 @@ class TargetSummary:
             if tier.name == name:
                 return tier
         raise KeyError(name)
-
-    def traffic_seconds(self, traffic: Mapping[str, Sequence[int]]) -> float:
-        """Return the modelled time of a section's traffic with off-chip memory.
-
-        Args:
-            traffic: Bytes of each value that is read or written, by tier.
-
-        Returns:
-            The sum over tiers, in seconds.
-        """
-        wide = 0 if self.timing is None else self.timing.wide_bytes
-        times = (self.tier(name).seconds(sizes, wide) for name, sizes in traffic.items())
-        return sum(times, start=0.0)
 
     def transfer_seconds(self, size: int) -> float:
         """Return the modelled time of one host↔RDU copy.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
+from samba_onnx.passes.timing.schedule_time import run_time
 from samba_onnx.pef.manifest import Cause, Manifest
 from samba_onnx.report.records import Coverage, TransferTotal
 from samba_onnx.report.sizes import run_graphs
@@ -78,9 +77,8 @@ def _all_on_cpu(manifest: Manifest, nodes: int) -> str:
     """
     falls = "the only node falls" if nodes == 1 else f"all {nodes:,} nodes fall"
     text = f"{falls} back to the CPU{_chosen(manifest)}"
-    # By calls: fallbacks of graphs that a run does not execute take no time in it.
-    called = Counter(call.stage for graph in run_graphs(manifest) for call in graph.calls)
-    seconds = sum(called[fallback.id] * fallback.seconds for fallback in manifest.fallbacks)
+    # Fallbacks of graphs that a run does not execute take no time in it.
+    seconds = sum(run_time(manifest, graph).cpu for graph in run_graphs(manifest))
     if not seconds:
         return f"{text}, in a time that is not modelled"
     # The time of some nodes is in no sum, since nobody knows their sizes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
+from samba_onnx.passes.timing.schedule_time import token_seconds
 from samba_onnx.pef.manifest import Cause, Manifest
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.report.layout import table, titled
@@ -100,7 +101,7 @@ def parallel(manifest: Manifest) -> ParallelReport | None:
             for tier in tiers
         ),
         exchanges=_exchanges(manifest),
-        token_exchange_seconds=_token_seconds(manifest),
+        token_exchange_seconds=token_seconds(manifest, run_graphs(manifest)),
     )
 
 
@@ -128,20 +129,6 @@ def _exchanges(manifest: Manifest) -> tuple[ExchangeReport, ...]:
     return tuple(
         ExchangeReport(kind, int(calls), int(size), seconds)
         for kind, (calls, size, seconds) in totals.items()
-    )
-
-
-def _token_seconds(manifest: Manifest) -> float:
-    """Return the time of the same exchanges with the bytes of one token."""
-    cut = manifest.parallel
-    if cut is None or not cut.tokens:
-        return 0.0
-    return sum(
-        # Bytes are those of all tokens of a run; latency is that of an exchange, however few it sends.
-        manifest.target.exchange_seconds(-(-transfer.bytes // cut.tokens))
-        for graph in run_graphs(manifest)
-        for transfer in graph.run_transfers
-        if transfer.cause is Cause.COLLECTIVE
     )
 
 

@@ -7,8 +7,8 @@ from dataclasses import field
 
 from rich.text import Text
 
+from samba_onnx.passes.timing.schedule_time import run_time
 from samba_onnx.pef.manifest import Graph, Manifest
-from samba_onnx.pef.schedule_time import run_time
 from samba_onnx.report.fidelity import validation
 from samba_onnx.report.layout import ARROWS
 from samba_onnx.report.records import TransferTotal, record

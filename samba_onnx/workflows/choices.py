@@ -19,13 +19,13 @@ from samba_onnx.facts.names import in_a_list
 from samba_onnx.loading import FixedInputs
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.fusion.choosing import FusionOptions, chosen_rules
-from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.legalisation import all_rules
 from samba_onnx.passes.rewrites.legalisation.proofs import NARROW
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import LOOPING, Target, load_target, with_condition
+from samba_onnx.passes.timing.hosts import load_host
 from samba_onnx.safety.files import printable
 from samba_onnx.workflows.half_types import float16_type, precision_for
 from samba_onnx.workflows.pass_guard import PassGuard

@@ -14,8 +14,6 @@ from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
 from samba_onnx.passes.planning.constant_hints import with_constant_hints
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
-from samba_onnx.passes.planning.host_costs import known_at_load
-from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.joining import JoinedProgram, PlacedPart, join
 from samba_onnx.passes.planning.legalising import LegalisationOptions, PlannedChooser
@@ -24,10 +22,12 @@ from samba_onnx.passes.planning.overwriting import copy_what_is_read_on, overwri
 from samba_onnx.passes.planning.partitioning import Group, Home, group, partition
 from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.planning.plan import GraphPlan, plan
+from samba_onnx.passes.planning.roles import known_at_load
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target
+from samba_onnx.passes.timing.hosts import load_host
 from samba_onnx.passes.watching import PassWatch
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Manifest, SourceModel

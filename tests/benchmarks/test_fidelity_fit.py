@@ -21,8 +21,8 @@ from benchmarks.fidelity_programs import planned
 from benchmarks.fidelity_terms import program_terms
 from benchmarks.published import published_row
 from samba_onnx.passes.targets import load_target
+from samba_onnx.passes.timing.schedule_time import run_time
 from samba_onnx.pef.manifest import Cause
-from samba_onnx.pef.schedule_time import run_time
 from samba_onnx.pef.target_summary import TargetSummary
 from tests.benchmarks.test_fidelity_programs import narrow
 

@@ -24,8 +24,8 @@ from benchmarks.fidelity_statements import (
     units,
 )
 from benchmarks.published import PublishedRow, published_figures, published_row
+from samba_onnx.passes.timing.schedule_time import run_time
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.pef.schedule_time import run_time
 from tests.benchmarks.test_fidelity_programs import LLAMA, narrow
 
 RENAMING = ("Reshape", "Transpose")

@@ -10,7 +10,7 @@ import onnx.parser
 import pytest
 
 from samba_onnx.cli import calibrating
-from samba_onnx.passes.planning.hosts import load_host
+from samba_onnx.passes.timing.hosts import load_host
 from samba_onnx.workflows import calibration
 from tests.cli.conftest import SambaPort
 

@@ -11,8 +11,8 @@ import pytest
 
 from samba_onnx.cli.application import answer
 from samba_onnx.passes.targets import load_target
+from samba_onnx.passes.timing.schedule_time import run_time
 from samba_onnx.pef import load_pef
-from samba_onnx.pef.schedule_time import run_time
 
 LAYERS = "".join(f"a{n} = MatMul(b{n}, w)\n b{n + 1} = Relu(a{n})\n" for n in range(4))
 TEXT = f"""<ir_version: 9, opset_import: ["": 20]>

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from models.cache import cached_onnx
-from samba_onnx.passes.planning.flops import node_flops
+from samba_onnx.passes.timing.node_work import node_flops
 
 PRODUCTS = ("MatMul", "Gemm", "Attention")
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from samba_onnx.pef.exchanges import Busy, Streaming, hidden_seconds
+from samba_onnx.pef.exchanges import Busy, hidden_seconds
+from samba_onnx.pef.stage_records import Streaming
 
 EXACT = 1e-12
 TIMES = st.floats(0, 1e3, allow_subnormal=False)

@@ -8,7 +8,7 @@ import pytest
 
 from samba_onnx.pef.log import render_log
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.pef.timing import SectionTime
+from samba_onnx.pef.stage_records import SectionTime
 from samba_onnx.report.report import Report
 from tests.report.samples import detector
 

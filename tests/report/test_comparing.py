@@ -9,7 +9,7 @@ import pytest
 
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.pef.timing import SectionTime
+from samba_onnx.pef.stage_records import SectionTime
 from samba_onnx.report import Report
 from samba_onnx.report.comparing import amount_text, difference
 from samba_onnx.report.difference import DifferenceReport

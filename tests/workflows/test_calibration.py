@@ -7,7 +7,7 @@ import math
 import pytest
 
 from samba_onnx.errors import UsageError
-from samba_onnx.passes.planning.hosts import figures
+from samba_onnx.passes.timing.hosts import figures
 from samba_onnx.workflows import calibration
 from samba_onnx.workflows.calibration import calibrate
 

@@ -10,9 +10,9 @@ import pytest
 from onnx import numpy_helper
 
 from samba_onnx.passes.planning.plan import GraphPlan
+from samba_onnx.passes.timing.schedule_time import call_seconds, places, run_time
 from samba_onnx.pef.manifest import Direction, Manifest, Section
-from samba_onnx.pef.schedule_time import call_seconds, places, run_time
-from samba_onnx.pef.timing import Term
+from samba_onnx.pef.stage_records import Term
 from samba_onnx.report import Report
 from samba_onnx.workflows.compiler import analyze
 

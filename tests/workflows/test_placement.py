@@ -15,8 +15,8 @@ import pytest
 
 import samba_onnx
 from samba_onnx.errors import UsageError
-from samba_onnx.passes.planning import hosts
 from samba_onnx.passes.targets import Target, load_target
+from samba_onnx.passes.timing import hosts
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program
 from samba_onnx.report import Report

@@ -14,7 +14,7 @@ from onnx import parser
 import samba_onnx
 from samba_onnx.passes.targets import load_target
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.pef.timing import TimingFigures
+from samba_onnx.pef.target_summary import TimingFigures
 from tests.passes.rewrites.legalisation.legalising import UNROLLING
 from tests.passes.rewrites.legalisation.test_recurrence import GATES
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.passes.planning.products import is_product
+from samba_onnx.passes.timing.matrix_products import is_product
 from samba_onnx.program.dataflow import Dataflow
 from samba_onnx.program.scopes import OPERATOR_KEY, OWN_SCOPE_KEY
 from samba_onnx.program.source_location import STACK_TRACE

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from samba_onnx.passes.planning.flops import node_flops
 from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.targets import load_target
+from samba_onnx.passes.timing.node_work import node_flops
 from tests.export.operators.harness import check_operator
 
 aten = torch.ops.aten

@@ -8,9 +8,9 @@ import pytest
 from samba_onnx.passes.planning import changes as module
 from samba_onnx.passes.planning.changes import PlacedGraph, changes
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
-from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.measuring import Measure, measure
 from samba_onnx.passes.planning.optimum import Machine
+from samba_onnx.passes.timing.hosts import load_host
 from tests.passes.planning.plan_samples import target
 from tests.passes.planning.test_islands import JOINED_SPLITS, SPLITS_CPU
 from tests.passes.planning.test_optimum import Case

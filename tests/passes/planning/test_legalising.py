@@ -12,7 +12,6 @@ import onnx_ir as ir
 import pytest
 
 from samba_onnx.passes.pipeline import run_pipeline
-from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.legalising import LegalisationOptions, PlannedChooser
 from samba_onnx.passes.planning.measuring import measure
 from samba_onnx.passes.planning.optimum import Machine
@@ -20,6 +19,7 @@ from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.rewrites.legalisation.forms import LegalForm
 from samba_onnx.passes.targets import Support, load_target
+from samba_onnx.passes.timing.hosts import load_host
 from samba_onnx.program.kinds import SymbolKind
 from tests.passes.rewrites.applying import operators, parse
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from samba_onnx.passes.planning.costs import cost
 from samba_onnx.passes.planning.fusion.patterns import (
     NO_RULES,
     FusionRule,
@@ -15,8 +14,6 @@ from samba_onnx.passes.planning.fusion.patterns import (
     Pattern,
     PatternEntry,
 )
-from samba_onnx.passes.planning.host_costs import host_seconds
-from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.measuring import Measure, measure
 from samba_onnx.passes.planning.optimum import Machine
 from samba_onnx.passes.planning.partitioning import partition
@@ -24,7 +21,9 @@ from samba_onnx.passes.planning.plan import plan
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.targets import load_target
-from samba_onnx.pef.schedule_time import places, schedule_time
+from samba_onnx.passes.timing.hosts import host_seconds, load_host
+from samba_onnx.passes.timing.schedule_time import places, schedule_time
+from samba_onnx.passes.timing.section_terms import section_terms
 from tests.passes.planning.plan_samples import (
     LATENCY,
     LINK,
@@ -36,7 +35,7 @@ from tests.passes.planning.plan_samples import (
 from tests.passes.planning.test_islands import JOINED_SPLITS, SPLITS, SPLITS_CPU
 from tests.passes.planning.test_optimum import Case
 from tests.passes.planning.test_records import exchanging
-from tests.passes.planning.test_timing import TIMING
+from tests.passes.timing.test_section_terms import TIMING
 
 MACHINE = Machine(target(), load_host(), "o3")
 
@@ -59,7 +58,8 @@ def test_a_run_is_its_copies_its_fallbacks_and_its_sections() -> None:
     assert (found.transfers, found.bytes) == (4, 4 * 256)
     cpu = sum(host_seconds(node, host) or 0.0 for node in nodes[1:3])
     # Each section reads and writes 256 bytes of the fastest memory outside of the chip.
-    rdu = sum(cost([nodes[place]], {"hbm": [512]}, figures()).seconds for place in (0, 3))
+    terms = [section_terms([nodes[place]], {"hbm": [512]}, figures()) for place in (0, 3)]
+    rdu = sum(one.time(figures()).seconds for one in terms)
     copies = 4 * (LATENCY + 256 / LINK)
     assert found.seconds == pytest.approx(copies + host.call_seconds + cpu + rdu, rel=1e-12)
 

@@ -11,16 +11,15 @@ import onnx_ir as ir
 import pytest
 
 from samba_onnx.facts.domains import ALL_REDUCE, SAMBA_DOMAIN
-from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
-from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.optimum import Machine, cheapest_placement
 from samba_onnx.passes.planning.partitioning import Home, group
 from samba_onnx.passes.planning.placement import Placement
-from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.passes.planning.roles import Roles, known_at_load
 from samba_onnx.passes.planning.scheduling import run_transfers
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.stages import interfaces
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
+from samba_onnx.passes.timing.hosts import host_seconds, load_host
 from samba_onnx.program.dataflow import Dataflow
 from samba_onnx.program.kinds import SymbolKind
 from tests.passes.planning.plan_samples import (
@@ -32,7 +31,7 @@ from tests.passes.planning.plan_samples import (
     placement,
     target,
 )
-from tests.passes.planning.test_timing import TIMING as SLOW_TIMING
+from tests.passes.timing.test_section_terms import TIMING as SLOW_TIMING
 
 TIMING = replace(SLOW_TIMING, device_launch_seconds=4e-3)
 

@@ -14,7 +14,7 @@ from samba_onnx.pef.manifest import (
     Section,
     Symbol,
 )
-from samba_onnx.pef.timing import SectionTime
+from samba_onnx.pef.stage_records import SectionTime
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from tests.passes.planning.planned import DOWN, UP, brief, copy, made
 

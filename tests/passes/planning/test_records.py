@@ -14,14 +14,13 @@ from samba_onnx.passes.planning.fusion.patterns import (
     Pattern,
     PatternEntry,
 )
-from samba_onnx.passes.planning.host_costs import host_seconds
-from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.partitioning import partition
 from samba_onnx.passes.planning.plan import GraphPlan, plan
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.sharding.collectives import RDUS, SHARDED
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
+from samba_onnx.passes.timing.hosts import host_seconds, load_host
 from samba_onnx.pef.manifest import Cause, Direction
 from samba_onnx.pef.sharding import AxisSplit, Collective, CollectiveKind, Sharded
 from samba_onnx.program.kinds import SectionType

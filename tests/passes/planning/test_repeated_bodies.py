@@ -8,16 +8,15 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from samba_onnx.passes.planning.costs import node_flops
-from samba_onnx.passes.planning.host_costs import host_seconds
-from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.placement import Supporting, place
-from samba_onnx.passes.planning.products import units_of
-from samba_onnx.passes.planning.section_terms import SectionTerms, section_terms
 from samba_onnx.passes.planning.sectioning import sram_bytes
-from samba_onnx.passes.planning.traffic import data_reads
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.targets.reasons import ReasonCode
+from samba_onnx.passes.timing.hosts import host_seconds, load_host
+from samba_onnx.passes.timing.matrix_products import units_of
+from samba_onnx.passes.timing.node_work import node_flops
+from samba_onnx.passes.timing.section_terms import SectionTerms, section_terms
+from samba_onnx.passes.timing.traffic import data_reads
 from samba_onnx.program.dataflow import name_of
 from samba_onnx.program.repetition import repetition, step_nodes, steps_of
 from tests.passes.rewrites.legalisation.legalising import TARGET, prepared

@@ -16,7 +16,7 @@ from samba_onnx.passes.planning.fusion.patterns import (
 from samba_onnx.passes.planning.partitioning import Group, Home
 from samba_onnx.passes.planning.sectioning import cut, sram_bytes
 from tests.passes.planning.plan_samples import ToyTarget, figures, parse
-from tests.passes.planning.test_timing import TIMING
+from tests.passes.timing.test_section_terms import TIMING
 
 
 def timed(sram: int = 1 << 40, **changes: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from samba_onnx.errors import TargetError
 from samba_onnx.passes.targets import listed, load_target, with_condition
 from samba_onnx.passes.targets.hypotheses import hypothetical
-from samba_onnx.pef.timing import LaunchOrigin
+from samba_onnx.pef.target_summary import LaunchOrigin
 
 
 def test_a_part_has_its_share_of_the_chip_and_all_channels() -> None:

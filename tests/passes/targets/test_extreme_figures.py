@@ -16,8 +16,8 @@ from onnx import parser
 import samba_onnx
 from samba_onnx.errors import InternalError, SambaError
 from samba_onnx.facts.figures import LARGEST, SMALLEST
-from samba_onnx.passes.planning import hosts
 from samba_onnx.passes.targets.files import FOLDER
+from samba_onnx.passes.timing import hosts
 
 VALUES = (
     "inf", "-inf", "nan", "-1", "0", "0.0", "1", "true", '"text"', "[]", "[1, 2]", "{}", "1e308", "5e-324",

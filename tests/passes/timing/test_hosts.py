@@ -11,10 +11,9 @@ import pytest
 
 from samba_onnx.errors import TargetError
 from samba_onnx.facts.defaults import DEFAULT_HOST
-from samba_onnx.passes.planning import hosts
-from samba_onnx.passes.planning.host_costs import host_seconds, known_at_load
-from samba_onnx.passes.planning.hosts import figures, host_text, load_host
-from samba_onnx.passes.planning.roles import Roles
+from samba_onnx.passes.planning.roles import Roles, known_at_load
+from samba_onnx.passes.timing import hosts
+from samba_onnx.passes.timing.hosts import figures, host_seconds, host_text, load_host, work_seconds
 from samba_onnx.pef.host_summary import HostSummary
 from tests.passes.planning.plan_samples import parse
 
@@ -171,6 +170,6 @@ def test_what_draws_numbers_or_is_unknown_is_not_computed_at_load() -> None:
 
 
 def test_data_types_have_rates_of_their_own_and_else_that_of_float32() -> None:
-    assert ROUND.node_time(4000, "int8", 0, copies=False) == pytest.approx(1e-3 + 1e-6)
-    assert ROUND.node_time(4000, "bfloat16", 0, copies=False) == pytest.approx(1e-3 + 4e-6)
-    assert replace(ROUND, node_seconds=0.0).node_time(0, "", 0, copies=True) == 0.0
+    assert work_seconds(ROUND, 4000, "int8", 0, copies=False) == pytest.approx(1e-3 + 1e-6)
+    assert work_seconds(ROUND, 4000, "bfloat16", 0, copies=False) == pytest.approx(1e-3 + 4e-6)
+    assert work_seconds(replace(ROUND, node_seconds=0.0), 0, "", 0, copies=True) == 0.0

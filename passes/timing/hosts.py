@@ -1,23 +1,35 @@
-"""Profiles of the CPU beside the device: the default one, and those that ``samba-port calibrate`` writes."""
+"""The CPU beside the device: what a node takes on it, and the profiles of its figures.
+
+There is a default profile, and those that ``samba-port calibrate`` writes.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
+import onnx_ir as ir
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from samba_onnx.errors import TargetError
 from samba_onnx.facts.defaults import DEFAULT_HOST
 from samba_onnx.facts.dtypes import ELEMENT_TYPES, plain_name
 from samba_onnx.facts.figures import LARGEST, SMALLEST
+from samba_onnx.facts.operators import facts
+from samba_onnx.facts.records import UNKNOWN_WORK, Kind
+from samba_onnx.passes.timing.matrix_products import node_dtype
+from samba_onnx.passes.timing.node_work import node_flops, value_bytes
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.target_summary import Assumption
+from samba_onnx.program.dataflow import reads
+from samba_onnx.program.repetition import Repetition, repetition
 from samba_onnx.safety.files import open_regular
 
+_COPIES: Final = frozenset({Kind.MOVE, Kind.OVERWRITE, Kind.CREATE})
 _FILE: Final = Path(__file__).with_name("default_host.toml")
 _MAX_BYTES: Final = 1 << 16
 """Size of a profile, at most: one of all data types takes a few thousand bytes."""
@@ -28,6 +40,74 @@ _SINGLE: Final = {
     "call_seconds": "s",
 }
 """Units of the figures that do not depend on a data type."""
+
+
+def host_seconds(node: ir.Node, host: HostSummary) -> float | None:
+    """Return the modelled time of one execution of a node on the CPU.
+
+    Args:
+        node: A node with inferred types and shapes.
+        host: The CPU's figures.
+
+    Returns:
+        Seconds; None where a size is not known, or what the operator does with it. A body of a constant number
+        of steps takes the time of all of them.
+    """
+    repeated = repetition(node)
+    if repeated is not None:
+        return _body_seconds(repeated, host)
+    row = facts(node.op_type, node.domain)
+    if row is None or row.kind in UNKNOWN_WORK:
+        return None
+    moved = 0
+    for value in (*reads(node), *node.outputs):
+        # A result without a name is one that nobody reads: onnxruntime does not write it.
+        size = value_bytes(value) if value.name else 0
+        if size is None:
+            return None
+        moved += size
+    if row.kind is Kind.VIEW:
+        moved = 0  # onnxruntime leaves the elements where they are
+    copies = row.kind in _COPIES
+    return work_seconds(host, node_flops(node), node_dtype(node), moved, copies=copies)
+
+
+def _body_seconds(repeated: Repetition, host: HostSummary) -> float | None:
+    times = [host_seconds(inner, host) for inner in repeated.body]
+    # One unknown time makes the whole unknown: a sum of the others would look like a cheap body.
+    known = [time for time in times if time is not None]
+    return repeated.steps * sum(known) if len(known) == len(times) else None
+
+
+def fallback_seconds(nodes: Iterable[ir.Node], host: HostSummary) -> tuple[float, int]:
+    """Return the modelled time of a call of a fallback, and how many of its nodes have none.
+
+    Args:
+        nodes: What it executes in every run, which leaves out what is computed at load.
+        host: The CPU's figures.
+    """
+    times = [host_seconds(node, host) for node in nodes]
+    # What is all computed at load is not called in a run: not even its start counts.
+    start = host.call_seconds if times else 0.0
+    return start + sum(time for time in times if time is not None), times.count(None)
+
+
+def work_seconds(host: HostSummary, flops: int, dtype: str, moved: int, *, copies: bool) -> float:
+    """Return the modelled time of one execution of a node, by what it has to do.
+
+    Args:
+        host: The CPU's figures.
+        flops: Arithmetic operations.
+        dtype: Data type of the arithmetic; one without a figure counts as float32.
+        moved: Bytes read and written.
+        copies: Whether the operator only moves elements.
+
+    Returns:
+        Seconds: what any node takes, plus the longer of arithmetic and memory.
+    """
+    rate = host.copy_bytes_per_second if copies else host.bytes_per_second
+    peak = host.peak_flops.get(dtype, host.peak_flops["float32"])
+    return host.node_seconds + max(flops / peak, moved / rate)
 
 
 class _Strict(BaseModel):

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.dtypes import tensor_element
+from samba_onnx.passes.timing.schedule_time import call_seconds, places, run_time
 from samba_onnx.pef.gradients import GradientBucket, gradient_buckets, host_transfer, ring_transfer
 from samba_onnx.pef.manifest import Direction, Graph, Manifest, Symbol
-from samba_onnx.pef.schedule_time import call_seconds, places, run_time
 from samba_onnx.runtime.reducing import ReductionMode
 from samba_onnx.runtime.reduction_plans import ReductionPlan, ReductionPlanner, reduction_place
 from samba_onnx.runtime.schedule import GraphSchedule, Step

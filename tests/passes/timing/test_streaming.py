@@ -10,10 +10,10 @@ import onnx_ir as ir
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from samba_onnx.passes.planning.section_terms import section_terms
-from samba_onnx.passes.planning.streaming import streamed_nodes, streamed_terms
 from samba_onnx.passes.targets import load_target
-from samba_onnx.pef.exchanges import Streaming
+from samba_onnx.passes.timing.section_terms import section_terms
+from samba_onnx.passes.timing.streaming import streamed_nodes, streamed_terms
+from samba_onnx.pef.stage_records import Streaming
 
 TARGET = load_target("sn40l").summary
 HEADER = '<ir_version: 10, opset_import: ["" : 23, "ai.example" : 1]>\n'

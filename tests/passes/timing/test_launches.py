@@ -7,15 +7,15 @@ import onnx_ir as ir
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samba_onnx.passes.planning.launches import (
+from samba_onnx.passes.targets import load_target
+from samba_onnx.passes.timing.launches import (
     ON_CPU,
     Launchable,
     launchable,
     launched,
     with_launches,
 )
-from samba_onnx.passes.targets import load_target
-from samba_onnx.pef.timing import SectionTime
+from samba_onnx.pef.stage_records import SectionTime
 from tests.report.samples import detector
 
 TARGET = load_target("sn40l").summary

@@ -11,17 +11,22 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from samba_onnx.facts.dtypes import plain_name
-from samba_onnx.passes.planning.flops import node_flops
-from samba_onnx.passes.planning.products import is_product, product_size, renames, widened_for
-from samba_onnx.passes.planning.sizes import value_bytes
 from samba_onnx.passes.sharding.collectives import collective
-from samba_onnx.pef.target_summary import TargetSummary
-from samba_onnx.pef.timing import SectionTime, TimingFigures
+from samba_onnx.passes.timing.matrix_products import (
+    is_product,
+    node_dtype,
+    product_size,
+    renames,
+    widened_for,
+)
+from samba_onnx.passes.timing.node_work import node_flops, value_bytes
+from samba_onnx.passes.timing.traffic import traffic_seconds
+from samba_onnx.pef.stage_records import SectionTime
+from samba_onnx.pef.target_summary import TargetSummary, TimingFigures
 from samba_onnx.program.dataflow import reads
 from samba_onnx.program.repetition import repetition
 
-__all__ = ["Arithmetic", "SectionTerms", "node_dtype", "section_terms"]
+__all__ = ["Arithmetic", "SectionTerms", "section_terms"]
 
 
 @dataclass(frozen=True)
@@ -70,12 +75,22 @@ class SectionTerms:
     path: int = 0
     """Operators on its longest path, with all steps of bodies."""
 
+    @property
+    def bytes(self) -> int:
+        """Bytes that it reads and writes in off-chip memory."""
+        return sum(map(sum, self.traffic.values()))
+
     def time(self, target: TargetSummary) -> SectionTime:
-        """Return the modelled time of one call.
+        """Return the modelled time of one call: compute, on-chip and off-chip traffic go on at the same time.
 
         Args:
             target: The device's figures, with the memory, granules and units that the terms were found for. A
                 data type without a published peak counts at the slowest published one.
+
+        Returns:
+            The parts of the time. An exchange between RDUs has none of its own: the values are on their way,
+            which the transfer counts. Nor has a section that only renames elements: whoever reads them
+            computes other addresses.
         """
         timing = target.timing
         if not self.executed:
@@ -84,7 +99,7 @@ class SectionTerms:
             launch=0.0 if timing is None else timing.launch_seconds,
             compute=self._compute_seconds(target),
             on_chip=0.0 if timing is None else self.on_chip / target.tier("sram").bytes_per_second,
-            off_chip=target.traffic_seconds(self.traffic),
+            off_chip=traffic_seconds(target, self.traffic),
             fill=0.0 if timing is None else timing.fill_seconds * self.path,
         )
 
@@ -139,39 +154,6 @@ def section_terms(
         on_chip=sum(_on_chip(node) for node in nodes),
         path=_longest_path(nodes),
     )
-
-
-def node_dtype(node: ir.Node) -> str:
-    """Return the data type that a node computes in, as the target's peak figures name it.
-
-    Args:
-        node: A node with inferred types.
-
-    Returns:
-        The type of its first floating-point operand or result (``bfloat16``, ``float32``), else of
-        its first typed operand or result (``int64``); empty where no type is known. A product of bfloat16
-        that returns float32 reads it through Casts, and is one in ``bfloat16`` all the same: the device
-        adds up in float32 anyway.
-    """
-    if is_product(node) and all(map(_is_widened, filter(None, node.inputs))):
-        return "bfloat16"
-    types = [
-        value.dtype
-        for value in (*node.inputs, *node.outputs)
-        if value is not None and value.dtype is not None
-    ]
-    # Floats first: indices and masks stand beside the numbers that a node computes with.
-    for dtype in types:
-        if dtype.is_floating_point():
-            return plain_name(dtype.name)
-    return plain_name(types[0].name) if types else ""
-
-
-def _is_widened(value: ir.Value) -> bool:
-    """Return whether a value is a bfloat16 one in float32."""
-    producer = value.producer()
-    source = producer.inputs[0] if producer is not None and producer.op_type == "Cast" else None
-    return source is not None and source.dtype == ir.DataType.BFLOAT16
 
 
 def _filled(node: ir.Node, operations: int, timing: TimingFigures | None) -> int:

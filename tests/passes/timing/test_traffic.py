@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from samba_onnx.passes.planning.traffic import moved_bytes
+from samba_onnx.passes.timing.traffic import moved_bytes
 from tests.passes.planning.plan_samples import parse
 
 CACHE = """g (float[8,4] old, int64[1,1] i, float[1,4] new) => (float[8,4] y{more}) {{

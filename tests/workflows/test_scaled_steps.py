@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samba_onnx.errors import UsageError
+from samba_onnx.passes.timing.schedule_time import run_time
 from samba_onnx.pef import gradients
 from samba_onnx.pef.gradients import reduction_transfers
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.pef.schedule_time import run_time
-from samba_onnx.pef.timing import SectionTime
+from samba_onnx.pef.stage_records import SectionTime
 from samba_onnx.report.times import modelled_time
 from samba_onnx.runtime.reducing import ReductionMode
-from samba_onnx.runtime.scaling import StepModel
+from samba_onnx.workflows.scaled_steps import StepModel
 from tests.runtime.building import FROM, INPUT, OUTPUT, TO, Plan, build, section
 from tests.runtime.replicas import two_layers
 

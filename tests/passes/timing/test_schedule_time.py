@@ -5,10 +5,14 @@ from dataclasses import replace
 import pytest
 
 from samba_onnx.passes.targets import load_target
-from samba_onnx.pef.exchanges import Streaming
+from samba_onnx.passes.timing.schedule_time import (
+    ScheduleTime,
+    call_seconds,
+    run_time,
+    schedule_time,
+)
 from samba_onnx.pef.manifest import Call, Cause, Direction, Fallback, Region, Section, Transfer
-from samba_onnx.pef.schedule_time import ScheduleTime, call_seconds, run_time, schedule_time
-from samba_onnx.pef.timing import SectionTime
+from samba_onnx.pef.stage_records import SectionTime, Streaming
 from samba_onnx.program.kinds import SymbolKind
 from tests.report.samples import all_on_rdu, detector
 

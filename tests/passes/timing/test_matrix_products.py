@@ -9,17 +9,18 @@ import onnx_ir as ir
 import pytest
 from onnx import parser, shape_inference
 
-from samba_onnx.passes.planning.flops import node_flops
-from samba_onnx.passes.planning.products import (
+from samba_onnx.passes.timing.matrix_products import (
     ProductSize,
     looked_up,
+    node_dtype,
     product_size,
     renames,
     stationary,
     units_of,
 )
+from samba_onnx.passes.timing.node_work import node_flops
 from tests.passes.planning.plan_samples import figures, parse
-from tests.passes.planning.test_timing import TIMING
+from tests.passes.timing.test_section_terms import TIMING
 
 
 def node(text: str) -> ir.Node:
@@ -229,3 +230,39 @@ def test_a_head_that_fills_the_chip_needs_all_units() -> None:
     target = dataclasses.replace(figures(sram=64 * 1024), timing=timing)
     assert units_of(head(ROWS_TAKEN[0]), target) == 8
     assert units_of(head(COLUMNS[0]), target) == 4
+
+
+def test_nodes_compute_in_their_first_floating_point_type() -> None:
+    gather, cast, odd, logic = parse("""
+        g (bfloat16[4] t, int64[2] i, int32[2] j) => (float[2] y, int32[2] z, bool[2] b) {
+            g = Gather (t, i)
+            y = Cast <to = 1> (j)
+            z = Add (j, j)
+            b = Not (q)
+        }""").graph
+    assert [node_dtype(n) for n in (gather, cast, odd, logic)] == [
+        "bfloat16",
+        "float32",
+        "int32",
+        "bool",
+    ]
+
+
+def test_a_node_of_unknown_types_computes_in_none() -> None:
+    assert node_dtype(ir.node("Neg", [ir.Value(name="x")])) == ""
+
+
+def test_a_product_of_widened_bfloat16_counts_as_bfloat16() -> None:
+    def value(dtype: ir.DataType) -> ir.Value:
+        return ir.Value(name="v", type=ir.TensorType(dtype), shape=ir.Shape((4, 4)))
+
+    def widened(operand: ir.Value) -> ir.Value:
+        cast = ir.node("Cast", [operand], {"to": 1})
+        cast.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+        return cast.outputs[0]
+
+    narrow, wide = value(ir.DataType.BFLOAT16), value(ir.DataType.FLOAT)
+    operands = [(narrow, narrow), (narrow, wide), (value(ir.DataType.FLOAT16), narrow)]
+    products = [ir.node("MatMul", [widened(one), widened(other)]) for one, other in operands]
+    assert [node_dtype(node) for node in products] == ["bfloat16", "float32", "float32"]
+    assert node_dtype(ir.node("Add", [widened(narrow), widened(narrow)])) == "float32"

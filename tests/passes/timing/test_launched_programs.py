@@ -8,13 +8,14 @@ import onnx_ir as ir
 import pytest
 
 from samba_onnx.facts.domains import ALL_GATHER, ALL_REDUCE, SAMBA_DOMAIN
-from samba_onnx.passes.planning.costs import cost
-from samba_onnx.passes.planning.programs import SectionDraft, by_tier, exchanged, in_programs
-from samba_onnx.passes.planning.sizes import value_bytes
 from samba_onnx.passes.sharding.collectives import collective
 from samba_onnx.passes.targets import load_target
-from samba_onnx.pef.exchanges import Streaming
+from samba_onnx.passes.timing.launches import SectionDraft, exchanged, in_programs
+from samba_onnx.passes.timing.node_work import value_bytes
+from samba_onnx.passes.timing.section_terms import section_terms
+from samba_onnx.passes.timing.traffic import by_tier
 from samba_onnx.pef.manifest import Section
+from samba_onnx.pef.stage_records import Streaming
 from samba_onnx.pef.target_summary import TargetSummary
 
 TARGET = load_target("sn40l").summary
@@ -41,7 +42,7 @@ def drafts(exchange: ir.Node, *, renamed: bool = False) -> list[SectionDraft]:
     for place, nodes in enumerate(groups):
         values = [v for node in nodes for v in (*node.inputs, *node.outputs) if v is not None]
         traffic = {value: ("hbm", value_bytes(value) or 0) for value in values}
-        time = cost(nodes, by_tier(traffic), TARGET).time
+        time = section_terms(nodes, by_tier(traffic), TARGET).time(TARGET)
         record = Section(
             place, "", "", "", (), (), (), {},
             seconds=time.seconds, time=time, collective=collective(nodes),

@@ -16,13 +16,13 @@ import onnx_ir as ir
 
 from samba_onnx.facts.operators import facts
 from samba_onnx.facts.records import Kind
-from samba_onnx.passes.planning.section_terms import SectionTerms, section_terms
 from samba_onnx.passes.rewrites.rewriting import integer_attribute, static_shape
-from samba_onnx.pef.exchanges import Streaming
+from samba_onnx.passes.timing.section_terms import SectionTerms, section_terms
+from samba_onnx.pef.stage_records import Streaming
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.dataflow import reads
 
-__all__ = ["StreamedTerms", "streamed_nodes", "streamed_terms"]
+__all__ = ["StreamedTerms", "arrives_in_rows", "streamed_nodes", "streamed_terms"]
 
 _ROW_BY_ROW: Final = frozenset(
     {"LayerNormalization", "LogSoftmax", "RMSNormalization", "Softmax"},

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import ml_dtypes
+import numpy as np
 import onnx.helper
 import onnx.shape_inference
 import onnx_ir as ir
 import pytest
 
 from samba_onnx.facts.operators import FACTS, Facts
-from samba_onnx.passes.planning.flops import node_flops
+from samba_onnx.passes.timing.node_work import node_flops, value_bytes
 from tests.passes.planning.plan_samples import parse
 
 
@@ -153,3 +155,49 @@ def test_an_operator_without_facts_counts_as_nothing() -> None:
     known = "g (float[2,3] x) => (float[2,3] y) { y = Exp (x) }"
     named_alike = known.replace("Exp", "com.example.Exp")
     assert (flops(known), flops(named_alike)) == (6, 0)
+
+
+FLOAT = ir.TensorType(ir.DataType.FLOAT)
+
+
+def value(kind: ir.TypeProtocol | None, shape: list[int | str | None] | None) -> ir.Value:
+    return ir.Value(name="v", type=kind, shape=None if shape is None else ir.Shape(shape))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "expected"),
+    [
+        (FLOAT, [2, 3], 24),
+        (FLOAT, [], 4),
+        (FLOAT, [0, 3], 0),
+        (FLOAT, [2, "n"], None),
+        (FLOAT, [2, None], None),
+        (FLOAT, None, None),
+        (None, [2], None),
+        (ir.TensorType(ir.DataType.UNDEFINED), [2], None),
+        (ir.TensorType(ir.DataType.STRING), [2], None),
+        (ir.TensorType(ir.DataType.BOOL), [3], 3),
+        (ir.TensorType(ir.DataType.BFLOAT16), [3], 6),
+        (ir.TensorType(ir.DataType.INT4), [3], 2),
+        (ir.TensorType(ir.DataType.UINT4), [2, 2], 2),
+        (ir.TensorType(ir.DataType.INT2), [5], 2),
+        (ir.TensorType(ir.DataType.COMPLEX128), [2], 32),
+        (ir.SequenceType(FLOAT), [2], None),
+        (ir.OptionalType(FLOAT), [2], None),
+        (ir.SparseTensorType(ir.DataType.FLOAT), [2], None),
+    ],
+)
+def test_value_bytes(
+    kind: ir.TypeProtocol | None, shape: list[int | str | None] | None, expected: int | None
+) -> None:
+    assert value_bytes(value(kind, shape)) == expected
+
+
+def test_an_initializers_content_tells_type_and_shape_and_is_not_read() -> None:
+    def refuse() -> ir.TensorProtocol:
+        raise AssertionError("the content was read")
+
+    lazy = ir.LazyTensor(refuse, dtype=ir.DataType.INT4, shape=ir.Shape([5]))
+    assert value_bytes(ir.Value(name="w", const_value=lazy)) == 3
+    packed = ir.tensor(np.zeros(5, ml_dtypes.int4))
+    assert value_bytes(ir.Value(name="w", const_value=packed)) == packed.nbytes

@@ -1,23 +1,37 @@
-"""The bytes that a section reads and writes: data and no sizes, rows of a table, updates of what stays in its place."""
+"""The bytes that a section reads and writes in off-chip memory, and the time that they take.
+
+They are those of data and no sizes, of rows of a table, and of updates of what stays in its place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import onnx_ir as ir
 
 from samba_onnx.facts.operators import facts
 from samba_onnx.facts.records import Kind
-from samba_onnx.passes.planning.products import looked_up
-from samba_onnx.passes.planning.sizes import value_bytes
+from samba_onnx.passes.timing.matrix_products import looked_up
+from samba_onnx.passes.timing.node_work import value_bytes
+from samba_onnx.pef.target_summary import TargetSummary, Tier
 from samba_onnx.program.dataflow import implicit_inputs, is_weight
 from samba_onnx.program.repetition import repetition
 
 if TYPE_CHECKING:
     from samba_onnx.passes.targets import Target
 
-__all__ = ["data_reads", "moved_bytes"]
+__all__ = [
+    "by_tier",
+    "crossing_seconds",
+    "data_reads",
+    "moved_bytes",
+    "tier_seconds",
+    "traffic_seconds",
+]
+
+_SHARING: Final = 3
+"""Values that share the rate of those that do not lie in all channels: the operands and the result of a product."""
 
 
 def data_reads(node: ir.Node, target: Target) -> list[ir.Value]:
@@ -90,3 +104,58 @@ def _overwritten(nodes: Sequence[ir.Node], place: Callable[[ir.Value], str]) -> 
         if readers == [node]:
             found[old] = 0
     return found
+
+
+def by_tier(traffic: Mapping[ir.Value, tuple[str, int]]) -> dict[str, list[int]]:
+    """Return the bytes of each value by tier, of tier and bytes by value."""
+    sizes: dict[str, list[int]] = {}
+    for tier, size in traffic.values():
+        sizes.setdefault(tier, []).append(size)
+    return sizes
+
+
+def traffic_seconds(target: TargetSummary, traffic: Mapping[str, Sequence[int]]) -> float:
+    """Return the modelled time of a section's traffic with off-chip memory.
+
+    Args:
+        target: The device's figures.
+        traffic: Bytes of each value that is read or written, by tier.
+
+    Returns:
+        The sum over tiers, in seconds.
+    """
+    wide = 0 if target.timing is None else target.timing.wide_bytes
+    times = (tier_seconds(target.tier(name), sizes, wide) for name, sizes in traffic.items())
+    return sum(times, start=0.0)
+
+
+def crossing_seconds(target: TargetSummary, tier: Tier, size: int) -> float:
+    """Return the modelled time of a value between a section and the host: over the link, and to or from memory.
+
+    Args:
+        target: The device's figures.
+        tier: Where the value lies on the device.
+        size: Its bytes.
+    """
+    # At the published rate, and not at those that sections achieve: this one pays for a place, not for a plan.
+    return target.transfer_seconds(size) + size / tier.bytes_per_second
+
+
+def tier_seconds(tier: Tier, sizes: Sequence[int], wide_bytes: int) -> float:
+    """Return the modelled time in which a section reads and writes values of one tier, each once.
+
+    Args:
+        tier: The tier.
+        sizes: Bytes of each value.
+        wide_bytes: The size from which a value lies in all channels.
+
+    Returns:
+        Seconds: all bytes over the wide rate, but not less than the three largest values that do not lie
+        in all channels over the narrow rate, which these have to share, as those of a single operator do.
+        So one more value never takes less time, nor do more bytes of a value, except where they make
+        it lie in all channels.
+    """
+    rate = tier.wide_bytes_per_second or tier.bytes_per_second
+    narrow = tier.narrow_bytes_per_second or tier.bytes_per_second
+    sharing = sorted((size for size in sizes if size < wide_bytes), reverse=True)[:_SHARING]
+    return max(sum(sizes) / rate, sum(sharing) / narrow)

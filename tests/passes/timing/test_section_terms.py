@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import onnx_ir as ir
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samba_onnx.passes.planning.costs import cost
-from samba_onnx.passes.planning.products import product_size
 from samba_onnx.passes.targets import load_target
-from samba_onnx.pef.target_summary import TargetSummary
-from samba_onnx.pef.timing import LaunchOrigin, SectionTime, Term, TimingFigures
+from samba_onnx.passes.timing.matrix_products import product_size
+from samba_onnx.passes.timing.section_terms import section_terms
+from samba_onnx.passes.timing.traffic import tier_seconds
+from samba_onnx.pef.stage_records import SectionTime, Term
+from samba_onnx.pef.target_summary import LaunchOrigin, TargetSummary, TimingFigures
 from tests.passes.planning.plan_samples import figures, parse
 
 TIMING = TimingFigures(
@@ -52,7 +54,7 @@ def device(sram: int = 1 << 30, **changes: object) -> TargetSummary:
 
 
 def time(text: str, target: TargetSummary, sizes: tuple[int, ...] = ()) -> SectionTime:
-    return cost(list(parse(text).graph), {"hbm": sizes}, target).time
+    return section_terms(list(parse(text).graph), {"hbm": sizes}, target).time(target)
 
 
 def test_one_product_has_the_chip_to_itself() -> None:
@@ -133,9 +135,9 @@ def test_one_more_value_never_takes_less_time(
     target: TargetSummary, sizes: list[int], more: int
 ) -> None:
     for tier in target.tiers:
-        before = tier.seconds(sizes, TIMING.wide_bytes)
-        assert tier.seconds([*sizes, more], TIMING.wide_bytes) >= before
-        assert tier.seconds([*reversed(sizes)], TIMING.wide_bytes) == before
+        before = tier_seconds(tier, sizes, TIMING.wide_bytes)
+        assert tier_seconds(tier, [*sizes, more], TIMING.wide_bytes) >= before
+        assert tier_seconds(tier, [*reversed(sizes)], TIMING.wide_bytes) == before
 
 
 @given(target=TIERS, sizes=VALUES, place=st.integers(0, 7), more=st.integers(0, 2**24))
@@ -150,8 +152,8 @@ def test_more_bytes_of_a_value_never_take_less_time(
     if sizes[place] < TIMING.wide_bytes <= larger[place]:
         return
     for tier in target.tiers:
-        before = tier.seconds(sizes, TIMING.wide_bytes)
-        assert tier.seconds(larger, TIMING.wide_bytes) >= before
+        before = tier_seconds(tier, sizes, TIMING.wide_bytes)
+        assert tier_seconds(tier, larger, TIMING.wide_bytes) >= before
 
 
 def test_what_only_renames_elements_takes_no_time() -> None:
@@ -197,3 +199,43 @@ def test_a_value_that_becomes_wide_is_read_in_less_time(sizes: tuple[int, int]) 
     """The one step down: it lies in all channels then, as it is published."""
     narrow, wide = (time(ONE, device(), (size,)).off_chip for size in sizes)
     assert wide < narrow
+
+
+# 2**20 multiply-adds on a device of 2**40 operations a second.
+PRODUCT = "g (float[64,256] a, float[256,64] b) => (float[64,64] y) { y = MatMul (a, b) }"
+
+
+def seconds(nodes: list[ir.Node], target: TargetSummary) -> float:
+    return section_terms(nodes, {}, target).time(target).seconds
+
+
+def test_seconds_are_the_longer_of_arithmetic_and_traffic() -> None:
+    nodes = list(parse(PRODUCT).graph)
+    busy = section_terms(nodes, {"hbm": [2**20]}, figures())
+    assert (busy.flops, busy.bytes) == (2**21, 2**20)
+    assert busy.time(figures()).seconds == 2.0**-19
+    waiting = section_terms(nodes, {"hbm": [2**22], "ddr": [2**20]}, figures())
+    assert waiting.bytes == 5 * 2**20
+    assert waiting.time(figures()).seconds == 2.0**-18 + 2.0**-10
+
+
+def test_each_data_type_has_its_own_peak() -> None:
+    half = list(parse(PRODUCT.replace("float[", "bfloat16[")).graph)
+    assert seconds(half, figures()) == 2.0**-20
+    # No figure for int32: the slowest one counts.
+    whole = list(parse(PRODUCT.replace("float[", "int32[")).graph)
+    assert seconds(whole, figures()) == 2.0**-19
+    assert seconds([], figures()) == 0
+
+
+def test_arithmetic_in_several_data_types_adds_up() -> None:
+    nodes = [*parse(PRODUCT).graph, *parse(PRODUCT.replace("float[", "bfloat16[")).graph]
+    assert seconds(nodes, figures()) == 2.0**-19 + 2.0**-20
+
+
+def test_arithmetic_takes_no_time_on_a_device_without_a_peak_and_long_on_a_slow_one() -> None:
+    nodes = list(parse(PRODUCT).graph)
+    for peaks in ({}, {"float32": 0.0}):
+        assert seconds(nodes, replace(figures(), peak_flops=peaks)) == 0
+    slow = replace(figures(), peak_flops={"float32": 1.0})
+    assert seconds(nodes, slow) == 2**21

@@ -13,38 +13,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from samba_onnx.pef.exchanges import Busy, hidden_seconds
-from samba_onnx.pef.manifest import (
-    Cause,
-    Direction,
-    Fallback,
-    Graph,
-    Manifest,
-    Section,
-    Symbol,
-)
-from samba_onnx.pef.overlap import Resource, timeline
+from samba_onnx.passes.timing.overlap import Resource, timeline
+from samba_onnx.passes.timing.traffic import traffic_seconds
+from samba_onnx.pef.exchanges import hidden_exchanges, rdu_calls
+from samba_onnx.pef.manifest import Cause, Direction, Fallback, Graph, Manifest, Section, Symbol
+from samba_onnx.pef.stage_records import SectionTime, Term
 from samba_onnx.pef.target_summary import TargetSummary
-from samba_onnx.pef.timing import SectionTime, Term
 
-__all__ = [
-    "RduCall", "ScheduleTime", "call_seconds", "places", "rdu_calls", "run_time", "schedule_time",
-]  # fmt: skip
+__all__ = ["ScheduleTime", "call_seconds", "places", "run_time", "schedule_time", "token_seconds"]
 
 _ROUNDING: Final = 1e-12
 """Rounding error of a sum of a few thousand times, relative to the sum."""
-
-
-@dataclass(frozen=True)
-class RduCall:
-    """What one call of a section is modelled to add to a run, in seconds."""
-
-    seconds: float
-    """All of it. Of an exchange between RDUs, what does not go on beside other sections; in spatial mapping of
-    one mini-batch, without the launch."""
-    launch: float
-    """Its launch, a part of ``seconds`` but in spatial mapping, where a section is launched once a run; 0 where
-    a call before it has launched the program."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +87,7 @@ class ScheduleTime:
 
 
 def run_time(manifest: Manifest, graph: Graph) -> ScheduleTime:
-    """Return what a run of a graph of a PEF with all inputs and all outputs is modelled to take.
-
-    Args:
-        manifest: What the PEF says about itself.
-        graph: One of its graphs.
-    """
+    """Return what a run of a graph of a PEF with all inputs and all outputs is modelled to take."""
     time = schedule_time(graph, manifest.stages(), manifest.target, places(manifest.symbols))
     if not graph.spatial_batches:
         return time
@@ -121,12 +95,30 @@ def run_time(manifest: Manifest, graph: Graph) -> ScheduleTime:
     return replace(time, residents=_resident_seconds(graph, manifest))
 
 
-def places(symbols: Iterable[Symbol]) -> Mapping[str, str]:
-    """Return the regions of symbols that are in device memory, by name.
+def token_seconds(manifest: Manifest, graphs: Iterable[Graph]) -> float:
+    """Return what the exchanges between RDUs of a run take where it reads one token of one sequence.
 
     Args:
-        symbols: Any symbols.
+        manifest: What the PEF says about itself.
+        graphs: The graphs that the run executes.
+
+    Returns:
+        Seconds; 0 for a program of one RDU, and for one without attention.
     """
+    cut = manifest.parallel
+    if cut is None or not cut.tokens:
+        return 0.0
+    return sum(
+        # Bytes are those of all tokens of a run; latency is that of an exchange, however few it sends.
+        manifest.target.exchange_seconds(-(-transfer.bytes // cut.tokens))
+        for graph in graphs
+        for transfer in graph.run_transfers
+        if transfer.cause is Cause.COLLECTIVE
+    )
+
+
+def places(symbols: Iterable[Symbol]) -> Mapping[str, str]:
+    """Return the regions of symbols that are in device memory, by name."""
     return {symbol.name: symbol.region for symbol in symbols if symbol.region}
 
 
@@ -159,33 +151,6 @@ def call_seconds(
     return timeline(graph, stages, target, regions, busy).advances(), 0.0
 
 
-def rdu_calls(
-    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
-) -> Mapping[int, RduCall]:
-    """Return what each call of a section, and of an exchange between RDUs, adds to a run, by its id.
-
-    Args:
-        graph: A graph.
-        stages: Its sections and fallbacks by id.
-        target: The device's figures.
-
-    Returns:
-        In section mapping the seconds add up to :attr:`ScheduleTime.on_rdu`.
-    """
-    beside = _beside(graph, stages, target)
-    sent = {c.call: c.seconds for c in graph.run_transfers if c.cause is Cause.COLLECTIVE}
-    calls: dict[int, RduCall] = {}
-    for call in graph.calls:
-        stage = stages[call.stage]
-        if isinstance(stage, Section):
-            launch = 0.0 if stage.time is None else stage.time.launch
-            # In spatial mapping the launch is counted once a run, and not with each call.
-            seconds = stage.seconds - (launch if graph.spatial_batches else 0.0)
-            seconds += sent.get(call.id, 0.0) - beside.get(call.id, 0.0)
-            calls[call.id] = RduCall(seconds, launch)
-    return calls
-
-
 def schedule_time(
     graph: Graph,
     stages: Mapping[int, Section | Fallback],
@@ -202,7 +167,7 @@ def schedule_time(
 
     Returns:
         The parts. The longest of a section's compute and traffic counts; the others go on at the same
-        time. Copies and fallbacks go on beside sections as :mod:`samba_onnx.pef.overlap` says, but in spatial
+        time. Copies and fallbacks go on beside sections as :mod:`samba_onnx.passes.timing.overlap` says, but in spatial
         mapping, where a run copies all mini-batches before and after it. A section of which only the sum is known
         counts as compute. What stays on the chip in spatial mapping is left out, which :func:`run_time` knows.
     """
@@ -250,7 +215,7 @@ def _serial_time(
         off_chip=repeats * longest[Term.OFF_CHIP],
         fill=repeats * sum(time.fill for time in sections),
         # `start` keeps the type a float where there is no exchange.
-        collectives=sum(between) - sum(_beside(graph, stages, target).values(), start=0.0),
+        collectives=sum(between) - sum(hidden_exchanges(graph, stages, target).values(), start=0.0),
         host_transfers=sum(copy.seconds for copy in graph.run_transfers) - sum(between),
         cpu=repeats * sum(stage.seconds for stage in times if isinstance(stage, Fallback)),
         to_host=sum(to_host),
@@ -260,31 +225,6 @@ def _serial_time(
 def _above_rounding(seconds: float, end: float) -> float:
     """Return a difference of times of a run, or 0 where it is what sums of these were rounded by."""
     return seconds if seconds > _ROUNDING * end else 0.0
-
-
-def _beside(
-    graph: Graph, stages: Mapping[int, Section | Fallback], target: TargetSummary
-) -> Mapping[int, float]:
-    """Return how much of each exchange goes on beside the sections around it, by call."""
-    sent = {c.call: c.seconds for c in graph.run_transfers if c.cause is Cause.COLLECTIVE}
-    # Without figures of timing it is not known how much of a section could hide anything.
-    if target.timing is None or not sent:
-        return {}
-    latency = target.exchange_seconds(0)
-    order: list[Busy | float | None] = []
-    exchanges: list[int] = []
-    for call in graph.calls:
-        stage = stages[call.stage]
-        if call.id in sent:
-            exchanges.append(call.id)
-            # The latency hides behind nothing, since nothing was sent yet.
-            order.append(sent[call.id] - latency)
-        elif isinstance(stage, Fallback):
-            order.append(None)
-        elif stage.seconds:  # what only renames elements is no section of its own
-            seconds = 0.0 if stage.time is None else stage.time.overlapped
-            order.append(Busy(seconds, stage.streaming))
-    return dict(zip(exchanges, hidden_seconds(order), strict=True))
 
 
 def _resident_seconds(graph: Graph, manifest: Manifest) -> float:
@@ -306,4 +246,4 @@ def _resident_seconds(graph: Graph, manifest: Manifest) -> float:
         # Symbols of one region are one value: its bytes move once.
         for place in sorted({places[name] for name in names & stays if name in places}):
             moved.setdefault(regions[place].tier, []).append(regions[place].bytes)
-    return manifest.target.traffic_seconds(moved)
+    return traffic_seconds(manifest.target, moved)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from samba_onnx.passes.timing.overlap import Resource, Timeline, timeline
+from samba_onnx.passes.timing.schedule_time import call_seconds, schedule_time
 from samba_onnx.pef.manifest import Call, Cause, Direction, Fallback, Graph, Section, Transfer
-from samba_onnx.pef.overlap import Resource, Timeline, timeline
-from samba_onnx.pef.schedule_time import call_seconds, schedule_time
 from samba_onnx.pef.target_summary import TargetSummary
 from tests.report.samples import target
 

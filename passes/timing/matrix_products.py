@@ -15,18 +15,17 @@ from typing import Final
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import normal_domain
+from samba_onnx.facts.dtypes import plain_name
 from samba_onnx.facts.operators import facts
 from samba_onnx.facts.records import Kind
-from samba_onnx.passes.planning.flops import node_flops
-from samba_onnx.passes.planning.sizes import value_bytes
 from samba_onnx.passes.rewrites.rewriting import integer_attribute
-from samba_onnx.pef.target_summary import TargetSummary
-from samba_onnx.pef.timing import TimingFigures
+from samba_onnx.passes.timing.node_work import node_flops, value_bytes
+from samba_onnx.pef.target_summary import TargetSummary, TimingFigures
 from samba_onnx.program.dataflow import dimensions
 from samba_onnx.program.repetition import repetition
 
 __all__ = [
-    "ProductSize", "is_product", "looked_up",   "product_size", "renames", "stationary",
+    "ProductSize", "is_product", "looked_up", "node_dtype", "product_size", "renames", "stationary",
     "units_of",    "widened_for",
 ]  # fmt: skip
 
@@ -103,6 +102,39 @@ def widened_for(node: ir.Node) -> ir.Node | None:
         return None
     (reader,) = readers
     return reader if is_product(reader) else None
+
+
+def node_dtype(node: ir.Node) -> str:
+    """Return the data type that a node computes in, as the target's peak figures name it.
+
+    Args:
+        node: A node with inferred types.
+
+    Returns:
+        The type of its first floating-point operand or result (``bfloat16``, ``float32``), else of
+        its first typed operand or result (``int64``); empty where no type is known. A product of bfloat16
+        that returns float32 reads it through Casts, and is one in ``bfloat16`` all the same: the device
+        adds up in float32 anyway.
+    """
+    if is_product(node) and all(map(_is_widened, filter(None, node.inputs))):
+        return "bfloat16"
+    types = [
+        value.dtype
+        for value in (*node.inputs, *node.outputs)
+        if value is not None and value.dtype is not None
+    ]
+    # Floats first: indices and masks stand beside the numbers that a node computes with.
+    for dtype in types:
+        if dtype.is_floating_point():
+            return plain_name(dtype.name)
+    return plain_name(types[0].name) if types else ""
+
+
+def _is_widened(value: ir.Value) -> bool:
+    """Return whether a value is a bfloat16 one in float32."""
+    producer = value.producer()
+    source = producer.inputs[0] if producer is not None and producer.op_type == "Cast" else None
+    return source is not None and source.dtype == ir.DataType.BFLOAT16
 
 
 def product_size(node: ir.Node) -> ProductSize | None:
