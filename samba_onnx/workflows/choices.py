@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import onnx_ir as ir
 
+from samba_onnx.comparing.pass_guard import PassGuard
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEGALISATION, DEFAULT_PLACEMENT
 from samba_onnx.facts.names import in_a_list
@@ -25,7 +26,6 @@ from samba_onnx.passes.targets import LOOPING, Target, load_target, with_conditi
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.safety.files import printable
 from samba_onnx.workflows.half_types import float16_type, precision_for
-from samba_onnx.workflows.pass_guard import PassGuard
 from samba_onnx.workflows.planning import CompilerSettings, Progress, silent
 from samba_onnx.workflows.sizes import Sizes, each_size
 

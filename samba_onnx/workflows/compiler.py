@@ -13,6 +13,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from samba_onnx.comparing.reference_sample import (
+    SECONDS,
+    OtherShapeError,
+    Sample,
+    is_tried,
+    make_sample,
+)
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import (
     DEFAULT_HOST,
@@ -47,13 +54,6 @@ from samba_onnx.workflows.planning import (
     Progress,
     plan_programs,
     silent,
-)
-from samba_onnx.workflows.reference_sample import (
-    SECONDS,
-    OtherShapeError,
-    Sample,
-    is_tried,
-    make_sample,
 )
 from samba_onnx.workflows.sizes import Sizes
 

@@ -19,6 +19,19 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
+from samba_onnx.comparing.both_sides import plain_engine
+from samba_onnx.comparing.compared_values import ComparedValue, ValueComparison
+from samba_onnx.comparing.eager.captured_graphs import CapturedGraph, captured_graph
+from samba_onnx.comparing.eager.own_inputs import fitting_runs
+from samba_onnx.comparing.eager.recorded_layers import recorded_layers
+from samba_onnx.comparing.eager.roundings import Roundings, wide, widened
+from samba_onnx.comparing.eager.running import feeds_of
+from samba_onnx.comparing.eager.torch_runs import FAILURES, Results, TorchRuns
+from samba_onnx.comparing.outcome import NotComparableError
+from samba_onnx.comparing.output_errors import ChosenTolerances
+from samba_onnx.comparing.pef_values import PefValues, refuse_several
+from samba_onnx.comparing.torch_rules import judged
+from samba_onnx.comparing.value_statistics import ValueStatistics, value_statistics
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in, current_precision
 from samba_onnx.export.capture.samba_calls import samba_calls
@@ -35,24 +48,10 @@ from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.runtime.device import Device
 from samba_onnx.tensor.arrays import to_array
-from samba_onnx.workflows.both_sides import plain_engine
-from samba_onnx.workflows.checking.captured_graphs import CapturedGraph, captured_graph
-from samba_onnx.workflows.checking.judge import judged
-from samba_onnx.workflows.checking.outcome import NotComparableError
-from samba_onnx.workflows.checking.own_inputs import fitting_runs
-from samba_onnx.workflows.checking.roundings import Roundings, wide, widened
-from samba_onnx.workflows.checking.running import feeds_of
-from samba_onnx.workflows.checking.torch_runs import FAILURES, Results, TorchRuns
-from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 from samba_onnx.workflows.mini_batches import refuse_mini_batches
-from samba_onnx.workflows.output_errors import ChosenTolerances
-from samba_onnx.workflows.parallel import refuse_several
-from samba_onnx.workflows.pef_values import PefValues
-from samba_onnx.workflows.recorded_layers import recorded_layers
 from samba_onnx.workflows.records import read_records
 from samba_onnx.workflows.torch_models import TorchModel, export_model
 from samba_onnx.workflows.torch_programs import attached_losses, named_inputs
-from samba_onnx.workflows.value_statistics import ValueStatistics, value_statistics
 
 JUDGED_BY: Final = "a small multiple of torch's own error, against float64"
 """What results of torch are judged by."""

@@ -13,9 +13,9 @@ import onnx
 import pytest
 
 import samba_onnx
-from samba_onnx.workflows import verification
-from samba_onnx.workflows.output_errors import OutputComparison
-from samba_onnx.workflows.trials import Verification
+from samba_onnx.comparing import verification
+from samba_onnx.comparing.output_errors import OutputComparison
+from samba_onnx.comparing.trials import Verification
 from tests.cli.conftest import SambaPort
 
 DOCS = Path(__file__).parents[2] / "docs"
