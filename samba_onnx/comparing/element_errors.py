@@ -2,20 +2,88 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from samba_onnx.facts.tolerances import TIMES_AS_MANY, TIMES_OWN_DISTANCE
+from samba_onnx.comparing.expectations import Expected
+from samba_onnx.facts.dtypes import ELEMENT_TYPES
+from samba_onnx.facts.tolerances import OUTPUT, TIMES_AS_MANY, TIMES_OWN_DISTANCE
+from samba_onnx.safety.sampling import SampleRun
 
-__all__ = ["NEIGHBOURS", "as_far_as_itself", "distance", "own_errors", "wide_array"]
+__all__ = [
+    "INTEGERS",
+    "NEIGHBOURS",
+    "TEXTS",
+    "Array",
+    "as_far_as_itself",
+    "distance",
+    "element_errors",
+    "is_exact",
+    "leaves",
+    "own_errors",
+    "own_tolerance",
+    "typical_error",
+    "wide_array",
+]
 
 Array = npt.NDArray[Any]
+
+INTEGERS: Final = frozenset(
+    element.numpy
+    for element in ELEMENT_TYPES.values()
+    if not element.floating and element.numpy.kind != "c"
+)
+"""Integers, also of fewer than 8 bits, which are of no kind to numpy; and booleans."""
+TEXTS: Final = frozenset("OUST")
+"""Kinds of arrays, as numpy calls them, that hold texts."""
 
 NEIGHBOURS: Final = 32
 """The own error of an element is the root mean square over so many elements that are next larger, and
 as many that are next smaller: it may be zero by chance at the element itself."""
+
+
+def leaves(name: str, value: Any) -> Iterator[tuple[str, Array | None]]:
+    """Yield the arrays of a value under names such as ``y``, ``y[0]``, ``y['key']``."""
+    if isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from leaves(f"{name}[{index}]", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(f"{name}[{key!r}]", item)
+    else:
+        yield name, None if value is None else np.asarray(value)
+
+
+def is_exact(array: Array) -> bool:
+    """Return whether elements are such as must be equal."""
+    return array.dtype in INTEGERS or array.dtype.kind in TEXTS
+
+
+def element_errors(actual: Array, expected: Expected) -> Array:
+    """Return how far each element is from what is expected; integers that differ are off by 1 at least."""
+    right = expected.values
+    if right.dtype in INTEGERS:
+        off = np.abs(actual.astype(np.float64) - right.astype(np.float64))
+        errors = np.where(actual == right, 0.0, np.maximum(off, 1.0))
+    elif right.dtype.kind in TEXTS:
+        errors = np.asarray(actual != right).astype(np.float64)
+    else:
+        pattern = right if expected.pattern is None else expected.pattern
+        errors, _ = distance(actual.astype(right.dtype, copy=False), right, pattern)
+    return np.asarray(errors if expected.right is None else np.where(expected.right, 0.0, errors))
+
+
+def typical_error(errors: Array) -> float:
+    """Return the root of the mean of the squares of errors, without overflow."""
+    largest = float(errors.max(initial=0.0))
+    if not largest or not math.isfinite(largest):
+        return largest
+    parts = (errors / largest).ravel()
+    return largest * math.sqrt(float(parts @ parts) / parts.size)
 
 
 def distance(left: Array, right: Array, pattern: Array) -> tuple[Array, Array]:
@@ -28,7 +96,7 @@ def distance(left: Array, right: Array, pattern: Array) -> tuple[Array, Array]:
     """
     finite = np.isfinite(left) & np.isfinite(pattern) & np.isfinite(right)
     same = (left == pattern) | (np.isnan(left) & np.isnan(pattern))
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         errors = np.where(finite, np.abs(left - right), np.where(same, 0.0, np.inf))
     known = np.isfinite(pattern) & np.isfinite(right)
     return np.asarray(errors), np.where(known, np.abs(right), 0.0)
@@ -90,3 +158,26 @@ def as_far_as_itself(errors: Array, allowed: Array, own: Array) -> Array:
     factors = np.empty(order.size)
     factors[order] = largest[np.arange(order.size) // TIMES_AS_MANY]
     return np.asarray(allowed * np.maximum(1.0, TIMES_OWN_DISTANCE * factors.reshape(errors.shape)))
+
+
+def own_tolerance(run: SampleRun) -> float:
+    """Return what an element of float32 may be off as a part of the largest one, by the original's own error.
+
+    Args:
+        run: What the original answered, and what to inputs that nobody can tell from those.
+
+    Returns:
+        That of the type; more where the original is itself further off.
+    """
+    absolute = OUTPUT.absolute
+    for other in run.others:
+        for name, expected in run.outputs[0].items():
+            if expected.dtype not in (np.float32, np.float64) or not expected.size:
+                continue
+            right = expected.astype(np.float64)
+            errors, magnitude = distance(other[name].astype(np.float64), right, right)
+            largest, known = float(magnitude.max()), np.isfinite(errors)
+            if largest and known.any():
+                beyond = TIMES_OWN_DISTANCE * errors[known] - OUTPUT.relative * magnitude[known]
+                absolute = max(absolute, float(beyond.max()) / largest)
+    return absolute

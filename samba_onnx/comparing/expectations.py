@@ -1,28 +1,72 @@
-"""What the outputs of a run should be, and how far a user lets them be off."""
+"""What results should be, who says so, and how far they may be off: the one record that is judged by."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
+
+from numpy.typing import NDArray
 
 from samba_onnx.facts.tolerances import OUTPUT
 
-__all__ = ["EQUAL", "ChosenTolerances", "Expectation"]
+__all__ = ["EQUAL", "ChosenTolerances", "Expectation", "Expected", "TorchRuns"]
 
 EQUAL: Final = "equal"
 """What the tolerance of exact types is called."""
 
 
+class TorchRuns(Protocol):
+    """torch's results by name, in one precision or another."""
+
+    @property
+    def native(self) -> Mapping[str, NDArray[Any]]:
+        """Results in the program's own types."""
+
+    @property
+    def exact(self) -> Mapping[str, NDArray[Any]] | None:
+        """Results in float64, if there are any."""
+
+    @property
+    def unit(self) -> float:
+        """One rounding of the type in which the program computes."""
+
+    def moved(self, seed: int, amplitude: float) -> Mapping[str, NDArray[Any]] | None:
+        """Return results with everything moved by roundings, in float64 if there are any."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one array should be, as far as its reference is known by now."""
+
+    values: NDArray[Any]
+    """What is held to be right, in the type in which distances are computed."""
+    allowed: NDArray[Any]
+    """How far each element may be off; zero where it must be equal."""
+    scale: float
+    """The largest magnitude that is expected, of which relative errors are fractions."""
+    reason: str
+    """Why just so far: the rule of the type, or what the reference itself loses, in words."""
+    pattern: NDArray[Any] | None = None
+    """What must not be finite in the same places and in the same way; the values themselves where None."""
+    right: NDArray[Any] | None = None
+    """Elements that are right whatever their distance, as another right answer of the reference has them."""
+    typical: float = math.inf
+    """What the root of the mean of the squares of all errors may be."""
+    coarse: bool = False
+    """Whether the reference is so unsure that a wrong result might not be noticed."""
+
+
 @dataclass(frozen=True)
 class Expectation:
-    """What one run should have given."""
+    """What one run should have given; the reasons for which it may be off are what is known of its reference."""
 
     outputs: Mapping[str, Any]
     """Values by name: arrays, lists of them, or None."""
     wide: Mapping[str, Any] | None = None
     """The same in float32 and without rounding to whole numbers, where the model has numbers of 16 bits
-    or quantises, and could be computed so."""
+    or quantises, and could be computed so: it tells the reference's own error."""
     depth: int = 1
     """Operators that round, on the longest way from an input to an output."""
     steps: Mapping[str, float] = field(default_factory=dict)
@@ -36,10 +80,21 @@ class Expectation:
         default=None, compare=False
     )
     """The same in float32 and without rounding to whole numbers."""
-    others: tuple[Mapping[str, Any], ...] = ()
-    """What ``again`` computed, once it was asked."""
     zeros: Mapping[str, float] = field(default_factory=dict)
     """What stands for zero, by the names of outputs of integers that a quantisation rounded."""
+    runs: TorchRuns | None = field(default=None, compare=False)
+    """What torch computes otherwise, where the outputs are its own: its roundings then decide, not the types."""
+    stated: Mapping[str, Expected] = field(default_factory=dict, compare=False)
+    """All that is allowed, by name, where whoever expects the outputs has worked it out already."""
+
+    @classmethod
+    def of_torch(cls, runs: TorchRuns) -> Expectation:
+        """Return torch's results as what is expected.
+
+        Args:
+            runs: Those in float64 and with roundings only happen if results are not near torch's at once.
+        """
+        return cls(runs.native, runs=runs)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from samba_onnx.comparing.output_errors import (
-    ChosenTolerances,
-    Expectation,
-    OutputComparison,
-    compare_outputs,
-)
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
+from samba_onnx.comparing.judge import Verdict, judge
 from samba_onnx.facts.precisions import stored_precision
 from samba_onnx.facts.tolerances import COARSER
 from samba_onnx.pef import Pef
@@ -28,7 +24,7 @@ def compare_functions(
     runs: Mapping[str, tuple[Mapping[str, Any], Expectation]],
     limits: ChosenTolerances,
     engine: Engine,
-) -> dict[str, tuple[OutputComparison, ...]]:
+) -> dict[str, tuple[Verdict, ...]]:
     """Compare a graph and the original on some inputs, both in float32 and without rounding.
 
     Args:
@@ -49,7 +45,7 @@ def compare_functions(
     exact = open_exact(pef, graph, engine)
     if exact is None:
         return {}
-    compared: dict[str, tuple[OutputComparison, ...]] = {}
+    compared: dict[str, tuple[Verdict, ...]] = {}
     for name, (inputs, expected) in runs.items():
         actual, wide = exact.run(inputs), dict(expected.wide or {})
         if actual is not None:
@@ -57,7 +53,7 @@ def compare_functions(
             kept = {output: _as_number(actual.get(output), wide[output]) for output in wide}
             right = {output: _as_number(wide[output], actual.get(output)) for output in wide}
             whole = Expectation(right, again=expected.again_wide)
-            compared[run] = compare_outputs(kept, whole, limits, run)
+            compared[run] = judge(kept, whole, limits, run)
     return compared
 
 

@@ -11,12 +11,8 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.comparing.both_sides import plain_engine
-from samba_onnx.comparing.output_errors import (
-    ChosenTolerances,
-    Expectation,
-    OutputComparison,
-    compare_outputs,
-)
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
+from samba_onnx.comparing.judge import Verdict, judge
 from samba_onnx.comparing.reduction import (
     Reducer,
     Reduction,
@@ -98,7 +94,7 @@ class PassGuard:
         except ExecutionError as error:
             self._refusal = self._refusal or (error.reason or str(error))
             return
-        outputs = compare_outputs(actual, self._expected, ChosenTolerances())
+        outputs = judge(actual, self._expected, ChosenTolerances())
         wrong = [output for output in outputs if not output.passed]
         if wrong:
             raise self._mismatch(_distance(wrong[0]))
@@ -191,7 +187,7 @@ def _sizes(value: ir.Value) -> tuple[int, ...]:
     return tuple(size if isinstance(size, int) else DYNAMIC_SIZE for size in shape)
 
 
-def _distance(output: OutputComparison) -> str:
+def _distance(output: Verdict) -> str:
     return (
         f"{output.mismatched:,} of {output.elements:,} elements of output {output.name!r} are off, by up "
         f"to {output.max_relative_error:.2g} of the largest"

@@ -19,12 +19,8 @@ from typing import Any, Final
 import numpy as np
 import onnx
 
-from samba_onnx.comparing.output_errors import (
-    ChosenTolerances,
-    Expectation,
-    OutputComparison,
-    compare_outputs,
-)
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
+from samba_onnx.comparing.judge import Verdict, judge
 from samba_onnx.comparing.pieces import ModelPieces, with_open_sizes
 from samba_onnx.errors import SambaError
 from samba_onnx.runtime.engine.neighbours import moved
@@ -58,7 +54,7 @@ class Reduction:
     """What the part answers as it is."""
     actual: Results | None
     """What it answers after what was done to it; None where the engine refuses that."""
-    outputs: tuple[OutputComparison, ...]
+    outputs: tuple[Verdict, ...]
     """How far these are apart; empty where the engine refuses it."""
     nodes: int
     """Nodes of the part."""
@@ -167,7 +163,7 @@ class Reducer:
         feeds = self._fed(places)
         part = _with_types(self._pieces.piece(places, feeds, list(actual)), self._values)
         expected = {name: self._values[name] for name in actual}
-        outputs = compare_outputs(actual, Expectation(expected, None, depth), ChosenTolerances())
+        outputs = judge(actual, Expectation(expected, None, depth), ChosenTolerances())
         total = len(self._pieces.nodes)
         return Reduction(part, feeds, expected, actual, outputs, len(places), total, self._trials)
 
@@ -206,11 +202,11 @@ class Reducer:
         self, part: onnx.ModelProto, feeds: Results, expected: Results, nodes: int
     ) -> Reduction | None:
         actual: Results | None
-        outputs: tuple[OutputComparison, ...] = ()
+        outputs: tuple[Verdict, ...] = ()
         try:
             actual = self._recompute(part, feeds)
             again = functools.partial(run_moved, self._run, part, feeds)
-            outputs = compare_outputs(
+            outputs = judge(
                 actual, Expectation(expected, None, self._depth, again=again), ChosenTolerances()
             )
             if all(output.passed for output in outputs):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.comparing.own_tolerance import own_tolerance
+from samba_onnx.comparing.element_errors import own_tolerance
 from samba_onnx.comparing.rounding_depth import rounding_depth
 from samba_onnx.comparing.sample_inputs import (
     DYNAMIC_SIZE,

@@ -1,8 +1,8 @@
-"""Whether results are as near to what is exact as those of torch itself.
+"""How far results may be off whose reference is torch: as near to what is exact as torch's own are.
 
 Two programs that sum in another order never agree to the last bit, and a deep network makes 1e-2 of
 1e-7 without anybody's fault. So what is not near torch at once is held against float64: an error is
-a mismatch if it is larger than a small multiple of torch's own error there. A ReLU, a maximum or a
+too large if it is larger than a small multiple of torch's own error there. A ReLU, a maximum or a
 sort that a rounding decides makes torch's results jump, and ours at other places: torch runs again
 with roundings added, and as far as it jumps then, we may.
 """
@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from samba_onnx.comparing.element_errors import wide_array
+from samba_onnx.comparing.element_errors import typical_error, wide_array
+from samba_onnx.comparing.expectations import Expected, TorchRuns
 from samba_onnx.facts.names import GRADIENT
 from samba_onnx.facts.tolerances import (
     FLOOR_ROUNDINGS,
@@ -30,6 +31,8 @@ from samba_onnx.facts.tolerances import (
     near_torch,
     spacing,
 )
+
+__all__ = ["AMPLITUDES", "Distance", "TorchRules"]
 
 AMPLITUDES: Final = (1, 1, 1, 4, 4, 4, 4, 4, 8, 8, 8, 8)
 """How many roundings numbers move in each run. The first runs tell how smoothly results follow; what
@@ -42,25 +45,8 @@ _FEW: Final = 4
 """... which are so many."""
 COARSE: Final = 2e-2
 """Allowed error, as a part of the numbers, beyond which a comparison says little."""
-
-
-class Runs(Protocol):
-    """torch's results by name, in one precision or another."""
-
-    @property
-    def native(self) -> Mapping[str, NDArray[Any]]:
-        """Results in the program's own types."""
-
-    @property
-    def exact(self) -> Mapping[str, NDArray[Any]] | None:
-        """Results in float64, if there are any."""
-
-    @property
-    def unit(self) -> float:
-        """One rounding of the type in which the program computes."""
-
-    def moved(self, seed: int, amplitude: float) -> Mapping[str, NDArray[Any]] | None:
-        """Return results with everything moved by roundings, in float64 if there are any."""
+_LEAST: Final = float(np.finfo(np.float32).tiny)
+"""Numbers below it are none that errors are parts of."""
 
 
 @dataclass(frozen=True)
@@ -81,85 +67,76 @@ class Distance:
     def __mul__(self, factor: float) -> Distance:
         return Distance(factor * self.largest, factor * self.typical)
 
-    def in_units_of(self, unit: Distance) -> float:
-        """Return how many times another distance it is, by the figure for which that is more."""
-        pairs = ((self.largest, unit.largest), (self.typical, unit.typical))
-        return max((a / b if b else math.inf) for a, b in pairs if a) if self.largest else 0.0
-
-    def within(self, allowed: Distance) -> bool:
-        """Return whether neither figure is beyond that of another distance."""
-        return self.largest <= allowed.largest and self.typical <= allowed.typical
-
 
 _NONE: Final = Distance(0.0, 0.0)
 
 
 @dataclass(frozen=True)
-class Mismatch:
-    """A result that is further from what is exact than torch accounts for."""
+class TorchRules:
+    """The rules for torch's results, with the runs of torch that there were so far."""
 
-    name: str
-    error: float
-    """The largest error, as a fraction of the tensor's largest number; infinite where numbers must
-    be equal and are not."""
-    excess: float
-    """How many times the allowed error that is."""
-    extent: str
-    """By what it differs, in words."""
+    runs: TorchRuns
+    scales: Mapping[str, Distance]
+    """Sizes of tensors that errors are fractions of."""
+    yardsticks: Mapping[str, _Yardstick] | None = None
+    """What torch's own error allows results that are not near torch at once; None at first."""
+    moves: int = 0
+    """How many times torch ran with roundings."""
 
+    @classmethod
+    def of(cls, runs: TorchRuns) -> TorchRules:
+        """Return the rules before any other run of torch than the first."""
+        return cls(runs, _scales(runs.native))
 
-@dataclass(frozen=True)
-class Judgement:
-    """What a comparison with torch came to."""
+    @property
+    def names(self) -> Collection[str] | None:
+        """Results that were not near torch's at once; None before anything was judged."""
+        return self.yardsticks
 
-    errors: Mapping[str, float]
-    """Largest difference from torch's results by name, as a fraction of the largest number."""
-    mismatches: tuple[Mismatch, ...] = ()
-    """Results that are further from what is exact than torch accounts for."""
-    coarse: frozenset[str] = frozenset()
-    """Results of which torch itself is so unsure that a wrong one might not be noticed."""
+    def expected(self, name: str, actual: NDArray[Any]) -> Expected:
+        """Return what a result should be: near torch's at first, later as near to float64 as torch's is."""
+        if self.yardsticks is not None:
+            return self.yardsticks[name].expected(actual)
+        native = self.runs.native[name]
+        scale, near = self.scales[name], near_torch(native.dtype.name)
+        return Expected(
+            _computable(native),
+            np.asarray(near * scale.largest),
+            max(scale.largest, _LEAST),
+            "what is near torch at once",
+            typical=near * TYPICAL_PART * scale.typical,
+        )
 
-
-def judged(ours: Mapping[str, NDArray[Any] | None], runs: Runs) -> Judgement:
-    """Compare results with torch's.
-
-    Args:
-        ours: Results by name, None for one that is missing; others than torch's are not looked at.
-        runs: Runs of torch; those in float64 and with roundings only happen if results are not near
-            torch's at once.
-    """
-    scales = _scales(runs.native)
-    pairs = {n: _Pair(ours.get(n), expected, scales[n]) for n, expected in runs.native.items()}
-    errors = {name: pair.error for name, pair in pairs.items()}
-    doubtful = {name: pair for name, pair in pairs.items() if not pair.is_near}
-    if not doubtful:
-        return Judgement(errors)
-    exact = runs.exact  # a run of torch, which need not keep it
-    yardsticks = {
-        name: _Yardstick.of(pair, runs.native[name], _get(exact, name))
-        for name, pair in doubtful.items()
-    }
-    _widen(yardsticks, runs)
-    wrong = tuple(y.mismatch(name) for name, y in yardsticks.items() if not y.accepts)
-    coarse = frozenset(name for name, yardstick in yardsticks.items() if yardstick.is_coarse)
-    return Judgement(errors, wrong, coarse)
-
-
-def _get(results: Mapping[str, NDArray[Any]] | None, name: str) -> NDArray[Any] | None:
-    return None if results is None else results.get(name)
-
-
-def _widen(yardsticks: dict[str, _Yardstick], runs: Runs) -> None:
-    """Let torch move until it explains all errors, or is unlikely to."""
-    for seed, amplitude in enumerate(AMPLITUDES):
-        left = [name for name, yardstick in yardsticks.items() if not yardstick.accepts]
-        hopeless = any(yardsticks[name].is_hopeless for name in left)
-        if not left or (seed >= _FEW and hopeless):
-            return
-        moved = runs.moved(seed, amplitude)
+    def wider(self, failed: Mapping[str, NDArray[Any] | None]) -> TorchRules | None:
+        """Return the rules after one more run of torch: in float64, then with ever larger roundings."""
+        arrays = {name: array for name, array in failed.items() if array is not None}
+        if self.yardsticks is None:
+            exact = self.runs.exact  # a run of torch, which need not keep it
+            yardsticks = {
+                name: _Yardstick.of(
+                    self.runs.native[name],
+                    None if exact is None else exact.get(name),
+                    self.scales[name],
+                )
+                for name in arrays
+            }
+            return dataclasses.replace(self, yardsticks=yardsticks)
+        if self._is_hopeless(arrays, len(failed)):
+            return None
+        amplitude = AMPLITUDES[self.moves]
+        moved = self.runs.moved(self.moves, amplitude)
         if moved is None:
-            return
-        yardsticks |= {n: y.widened(moved[n], amplitude) for n, y in yardsticks.items()}
+            return None
+        widened = {n: one.widened(moved[n], amplitude) for n, one in self.yardsticks.items()}
+        return dataclasses.replace(self, yardsticks=widened, moves=self.moves + 1)
+
+    def _is_hopeless(self, arrays: Mapping[str, NDArray[Any]], failed: int) -> bool:
+        """Return whether further runs of torch are not worth their while."""
+        assert self.yardsticks is not None
+        if self.moves < _FEW:
+            return False
+        hopeless = any(self.yardsticks[name].is_hopeless(array) for name, array in arrays.items())
+        return self.moves == len(AMPLITUDES) or len(arrays) < failed or hopeless
 
 
 def _scales(results: Mapping[str, NDArray[Any]]) -> dict[str, Distance]:
@@ -183,49 +160,12 @@ def _size(array: NDArray[Any]) -> Distance:
     if not math.isfinite(largest):
         magnitudes = magnitudes[np.isfinite(magnitudes)]
         largest = float(magnitudes.max(initial=0.0))
-    if not largest:
-        return _NONE
-    magnitudes = magnitudes / largest  # whose squares neither overflow nor vanish
-    return Distance(largest, largest * math.sqrt(float(magnitudes @ magnitudes) / magnitudes.size))
-
-
-class _Pair:
-    """A result of ours and torch's."""
-
-    def __init__(
-        self, actual: NDArray[Any] | None, expected: NDArray[Any], scale: Distance
-    ) -> None:
-        self.scale = scale
-        self.dtype = expected.dtype
-        self.error, self.is_near = math.inf, False
-        self.actual: NDArray[Any] | None = None
-        self.kind = ""
-        if actual is None:
-            self.kind = "the program does not compute it"
-            return
-        if actual.shape != expected.shape or actual.dtype != expected.dtype:
-            self.kind = (
-                f"it is {actual.dtype.name} of sizes {list(actual.shape)} instead of "
-                f"{expected.dtype.name} of sizes {list(expected.shape)}"
-            )
-            return
-        self.actual = _computable(actual)
-        native = _computable(expected)
-        distance = _distance(self.actual, native)
-        near = near_torch(expected.dtype.name)
-        allowed = Distance(near * scale.largest, near * TYPICAL_PART * scale.typical)
-        equal = not _unequal(self.actual, native).any()
-        self.is_near = equal and distance.within(allowed)
-        self.error = _fraction(distance.largest, scale.largest) if equal else math.inf
+    return Distance(largest, typical_error(magnitudes))
 
 
 def _computable(array: NDArray[Any]) -> NDArray[Any]:
     """Return numbers in a type that numpy computes well in: float32 will do for a first look."""
     return array if array.dtype == np.float32 else wide_array(array)
-
-
-def _fraction(error: float, largest: float) -> float:
-    return error / max(largest, float(np.finfo(np.float32).tiny)) if error else 0.0
 
 
 def _unequal(actual: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.bool_]:
@@ -240,21 +180,19 @@ def _unequal(actual: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _distance(actual: NDArray[Any], expected: NDArray[Any]) -> Distance:
-    """Return how far the numbers of two arrays are apart that are finite in both."""
+    """Return how far the numbers of two arrays of float64 are apart that are finite in both."""
     if expected.dtype.kind not in "fc" or not expected.size:
         return _NONE
     with np.errstate(invalid="ignore", over="ignore"):
-        difference = actual - expected
-        if not np.isfinite(difference).all():  # from infinite numbers, or float32 holds it not
-            difference = wide_array(actual) - wide_array(expected)
-    return _size(difference)
+        return _size(actual - expected)
 
 
 @dataclass(frozen=True)
 class _Yardstick:
     """What torch's own results allow a result of ours to be."""
 
-    pair: _Pair
+    dtype: str
+    scale: Distance
     centre: NDArray[Any]
     """What is held to be right: float64's numbers, or else torch's own."""
     torchs: Distance
@@ -268,13 +206,13 @@ class _Yardstick:
     overflows, and torch's own number there is the right one."""
 
     @classmethod
-    def of(cls, pair: _Pair, native: NDArray[Any], exact: NDArray[Any] | None) -> _Yardstick:
+    def of(cls, native: NDArray[Any], exact: NDArray[Any] | None, scale: Distance) -> _Yardstick:
         """Return what torch's error says, before any run with roundings.
 
         Args:
-            pair: Our result and torch's.
             native: torch's result.
             exact: The same in float64, if there is that.
+            scale: What errors are fractions of.
         """
         own = wide_array(native)
         centre = own if exact is None else wide_array(exact)
@@ -282,7 +220,8 @@ class _Yardstick:
         if own.dtype.kind in "fc":
             beyond = ~np.isfinite(own) | ~(np.abs(centre) <= _greatest(native.dtype))
             centre = np.where(beyond, own, centre)
-        return cls(pair, centre, _distance(own, centre), _NONE, _unequal(own, centre), beyond)
+        error, loose = _distance(own, centre), _unequal(own, centre)
+        return cls(native.dtype.name, scale, centre, error, _NONE, loose, beyond)
 
     def widened(self, moved: NDArray[Any], amplitude: float) -> _Yardstick:
         """Return the yardstick after one more run of torch.
@@ -302,65 +241,29 @@ class _Yardstick:
         )
         return dataclasses.replace(self, jumps=self.jumps | jump, loose=loose)
 
-    @property
-    def error(self) -> Distance:
-        """The distance of our result."""
-        assert self.pair.actual is not None
-        return _distance(self.pair.actual, self.centre)
-
-    @property
-    def allowed(self) -> Distance:
-        floor = self.pair.scale * (FLOOR_ROUNDINGS * spacing(self.pair.dtype.name))
-        return self.torchs * TIMES_TORCHS_ERROR + self.jumps * TIMES_TORCHS_JUMPS + floor
-
-    @property
-    def accepts(self) -> bool:
-        """Whether our result is as near as torch's own are."""
-        if (
-            self.pair.actual is None
-            or (_unequal(self.pair.actual, self.centre) & ~self.loose).any()
-        ):
-            return False
-        return self.error.within(self.allowed)
-
-    @property
-    def is_hopeless(self) -> bool:
-        """Whether further runs of torch are not worth their while."""
-        if self.pair.actual is None:
-            return True
-        scale = self.pair.scale.typical
-        steady = (self.torchs | self.jumps).typical <= _STEADY * scale
-        return steady and self.error.typical >= _HOPELESS * scale > 0
-
-    @property
-    def is_coarse(self) -> bool:
-        """Whether a wrong result would be accepted, too, if it was not very wrong."""
-        return self.allowed.typical > COARSE * self.pair.scale.typical
-
-    def mismatch(self, name: str) -> Mismatch:
-        """Return what is wrong with our result.
-
-        Args:
-            name: Its name.
-        """
-        if self.pair.actual is None:
-            return Mismatch(name, math.inf, math.inf, self.pair.kind)
-        wrong = _unequal(self.pair.actual, self.centre) & ~self.loose
-        if wrong.any():
-            kind = "not finite, or finite, unlike torch's" if self._is_real else "not torch's"
-            extent = f"{int(wrong.sum())} of its {wrong.size} numbers are {kind}"
-            return Mismatch(name, math.inf, math.inf, extent)
-        error = _fraction(self.error.largest, self.pair.scale.largest)
-        torchs = _fraction((self.torchs | self.jumps).largest, self.pair.scale.largest)
-        extent = (
-            f"it is off by {error:.2g} of its largest number, and torch's own roundings account for "
-            f"{torchs:.2g}"
+    def expected(self, actual: NDArray[Any]) -> Expected:
+        """Return what a result should be: as near as torch's own are."""
+        floor = self.scale * (FLOOR_ROUNDINGS * spacing(self.dtype))
+        allowed = self.torchs * TIMES_TORCHS_ERROR + self.jumps * TIMES_TORCHS_JUMPS + floor
+        largest = max(self.scale.largest, _LEAST)
+        torchs = (self.torchs | self.jumps).largest / largest
+        return Expected(
+            self.centre,
+            np.asarray(allowed.largest),
+            largest,
+            f"torch's own roundings account for {torchs:.2g}",
+            right=self.loose & _unequal(wide_array(actual), self.centre),
+            typical=allowed.typical,
+            # A wrong result would be accepted, too, if it was not very wrong.
+            coarse=allowed.typical > COARSE * self.scale.typical,
         )
-        return Mismatch(name, error, self.error.in_units_of(self.allowed), extent)
 
-    @property
-    def _is_real(self) -> bool:
-        return self.centre.dtype.kind in "fc"
+    def is_hopeless(self, actual: NDArray[Any]) -> bool:
+        """Return whether further runs of torch are not worth their while."""
+        scale = self.scale.typical
+        steady = (self.torchs | self.jumps).typical <= _STEADY * scale
+        error = _distance(wide_array(actual), self.centre).typical
+        return steady and error >= _HOPELESS * scale > 0
 
 
 def _greatest(dtype: np.dtype[Any]) -> float:

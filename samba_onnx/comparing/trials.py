@@ -9,14 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
 from samba_onnx.comparing.function_comparison import coarseness, compare_functions
-from samba_onnx.comparing.output_errors import (
-    ChosenTolerances,
-    Expectation,
-    OutputComparison,
-    compare_outputs,
-    worst_of,
-)
+from samba_onnx.comparing.judge import Verdict, judge, worst_of
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Graph
@@ -39,7 +34,7 @@ class Verification:
     against: str
     """``original`` (the model itself), ``torch`` (the module itself, run by eager torch) or ``sample`` (the
     reference inside the PEF)."""
-    outputs: tuple[OutputComparison, ...]
+    outputs: tuple[Verdict, ...]
     """One per output, in the graph's order: that of the run in which it is worst."""
     rtol: float
     """Relative tolerance of outputs in float32, float64 and complex numbers."""
@@ -143,14 +138,14 @@ def compare_trials(
 
 def _on_device(
     pef: Pef, trials: Sequence[ExpectedRun], limits: ChosenTolerances, options: DeviceOptions
-) -> dict[str, tuple[OutputComparison, ...]]:
+) -> dict[str, tuple[Verdict, ...]]:
     """Run trials on the device in all ways in which it keeps weights; comparisons by run."""
     from samba_onnx.runtime.accounting import check_plan
     from samba_onnx.runtime.parallel_device import open_device
 
     # The reference engine has no layouts of its own: one way to keep weights is all.
     ways = WEIGHTS if options.engine == DEFAULT_ENGINE else {"mapped": False}
-    compared: dict[str, tuple[OutputComparison, ...]] = {}
+    compared: dict[str, tuple[Verdict, ...]] = {}
     graphs = dict.fromkeys(trial.graph.name for trial in trials)
     coarse = {graph.name: coarseness(pef, graph) for graph in pef.manifest.graphs}
     for (weights, prepack), name in itertools.product(ways.items(), graphs):
@@ -167,5 +162,5 @@ def _on_device(
                     actual = device.run(trial.inputs, graph=name)
                     check_plan(device.ledger, trial.graph, pef.manifest.graphs)
                     expected = dataclasses.replace(trial.expected, coarser=coarse[name])
-                    compared[run] = compare_outputs(actual, expected, limits, run)
+                    compared[run] = judge(actual, expected, limits, run)
     return compared

@@ -22,8 +22,8 @@ import onnx_ir as ir
 from samba_onnx.comparing.both_sides import BothSides, plain_engine
 from samba_onnx.comparing.compared_values import ComparedValue, ValueComparison
 from samba_onnx.comparing.doubtful_values import DoubtfulValues, Look
+from samba_onnx.comparing.expectations import ChosenTolerances
 from samba_onnx.comparing.function_comparison import coarseness
-from samba_onnx.comparing.output_errors import ChosenTolerances
 from samba_onnx.comparing.pef_values import PefValues, refuse_several, run_once
 from samba_onnx.comparing.pieces import ModelPieces, with_open_sizes
 from samba_onnx.comparing.quantisation_steps import zero_point

@@ -10,13 +10,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from samba_onnx.comparing.output_errors import (
-    ChosenTolerances,
-    Expectation,
-    OutputComparison,
-    compare_outputs,
-    worst_of,
-)
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
+from samba_onnx.comparing.judge import Verdict, judge, worst_of
 
 Array = npt.NDArray[Any]
 
@@ -30,7 +25,7 @@ _SHORT_INTEGERS: Final = frozenset({"int2", "uint2", "int4", "uint4"})
 class ValueStatistics:
     """The distance of two arrays, besides what judges it."""
 
-    comparison: OutputComparison
+    comparison: Verdict
     """Largest errors, the tolerance, and whether all elements are within it."""
     mean_absolute_error: float | None
     """Mean over the elements; None where types or shapes differ, and of texts."""
@@ -114,7 +109,7 @@ def _statistics(
     expected = expectation.outputs[name]
     if _identical(actual, expected):
         return ValueStatistics(_agreement(name, expected), 0.0, 1.0, True)
-    compared = compare_outputs({name: actual}, expectation, limits)
+    compared = judge({name: actual}, expectation, limits)
     if not compared:  # two empty sequences
         return ValueStatistics(_agreement(name, np.empty(0)), 0.0, 1.0, True)
     (worst,) = worst_of([[replace(one, name=name) for one in compared]])
@@ -162,7 +157,5 @@ def _identical(actual: Any, expected: Any) -> bool:
     return bool(np.array_equal(left, right))
 
 
-def _agreement(name: str, array: Array) -> OutputComparison:
-    return OutputComparison(
-        name, str(array.dtype), array.shape, 0.0, 0.0, 0, array.size, passed=True
-    )
+def _agreement(name: str, array: Array) -> Verdict:
+    return Verdict(name, str(array.dtype), array.shape, 0.0, 0.0, 0, array.size, passed=True)

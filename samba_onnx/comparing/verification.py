@@ -19,11 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samba_onnx.comparing.output_errors import (
-    ChosenTolerances,
-    Expectation,
-    compare_outputs,
-)
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
+from samba_onnx.comparing.judge import judge
 from samba_onnx.comparing.quantisation_steps import output_steps
 from samba_onnx.comparing.rounding_depth import rounding_depth
 from samba_onnx.comparing.sample_inputs import (
@@ -229,7 +226,7 @@ def compare(
 ) -> Verification:
     """Compare the outputs of one run with those that were expected.
 
-    The rules are those of :mod:`samba_onnx.comparing.output_errors`; nothing is known here of what
+    The rules are those of :mod:`samba_onnx.comparing.judge`; nothing is known here of what
     the model would answer in float32, so that 16-bit floats may be off by some roundings of each
     element and of the root mean square.
 
@@ -247,7 +244,7 @@ def compare(
     limits = ChosenTolerances(rtol, atol)
     return Verification(
         against,
-        compare_outputs(actual, Expectation(expected, coarser=coarser), limits),
+        judge(actual, Expectation(expected, coarser=coarser), limits),
         *limits.plain(),
     )
 

@@ -27,10 +27,10 @@ from samba_onnx.comparing.eager.recorded_layers import recorded_layers
 from samba_onnx.comparing.eager.roundings import Roundings, wide, widened
 from samba_onnx.comparing.eager.running import feeds_of
 from samba_onnx.comparing.eager.torch_runs import FAILURES, Results, TorchRuns
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
+from samba_onnx.comparing.judge import judge
 from samba_onnx.comparing.outcome import NotComparableError
-from samba_onnx.comparing.output_errors import ChosenTolerances
 from samba_onnx.comparing.pef_values import PefValues, refuse_several
-from samba_onnx.comparing.torch_rules import judged
 from samba_onnx.comparing.value_statistics import ValueStatistics, value_statistics
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in, current_precision
@@ -198,10 +198,8 @@ class _TorchValues:
             value = self.native.get(name)
             if value is None or not _within(node, path) or value.shape != array.shape:
                 continue
-            if (
-                value.dtype == array.dtype
-                and not judged({name: value}, _Once({name: array}, self.unit)).mismatches
-            ):
+            once = Expectation.of_torch(_Once({name: array}, self.unit))
+            if judge({name: value}, once)[0].passed:
                 return name
         return None
 
@@ -303,7 +301,8 @@ def _wrong(doubtful: Results, torchs: Any) -> frozenset[str]:
     """Return which values are further from float64 than torch accounts for."""
     if not doubtful:
         return frozenset()
-    return frozenset(mismatch.name for mismatch in judged(doubtful, torchs).mismatches)
+    verdicts = judge(doubtful, Expectation.of_torch(torchs))
+    return frozenset(verdict.name for verdict in verdicts if not verdict.passed)
 
 
 def _judged(statistics: ValueStatistics, doubtful: bool, wrong: bool) -> ValueStatistics:

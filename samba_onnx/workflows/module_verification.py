@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from samba_onnx.comparing.eager.own_inputs import fitting_runs
+from samba_onnx.comparing.expectations import ChosenTolerances
 from samba_onnx.comparing.outcome import NotComparableError
-from samba_onnx.comparing.output_errors import ChosenTolerances
 from samba_onnx.comparing.trials import Verification
 from samba_onnx.comparing.verification import verify_results
 from samba_onnx.errors import UsageError

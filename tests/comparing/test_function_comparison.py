@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from samba_onnx.comparing import function_comparison
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
 from samba_onnx.comparing.function_comparison import coarseness, compare_functions
-from samba_onnx.comparing.output_errors import ChosenTolerances, Expectation
 from samba_onnx.facts.tolerances import COARSER
 from samba_onnx.runtime import exact_graphs
 from samba_onnx.runtime.engine.lowerings import bfloat16

@@ -13,11 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import samba_onnx
 from samba_onnx.comparing.element_errors import as_far_as_itself
-from samba_onnx.comparing.output_errors import (
-    ChosenTolerances,
-    Expectation,
-    compare_outputs,
-)
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
+from samba_onnx.comparing.judge import judge
 from samba_onnx.comparing.value_comparison import compare_values
 from samba_onnx.comparing.verification import verify
 from samba_onnx.runtime.engine.evaluation import open_original
@@ -88,7 +85,7 @@ def test_the_model_loses_more_digits_than_its_type_is_allowed() -> None:
     """Both are right: they are as far from float64 as from each other."""
     models = losing(), losing(turned=True)
     one, other = (open_original(model).run({"x": X})["y"] for model in models)
-    (output,) = compare_outputs({"y": other}, Expectation({"y": one}), ChosenTolerances())
+    (output,) = judge({"y": other}, Expectation({"y": one}), ChosenTolerances())
     assert not output.passed
     exact = in_float64(losing())
     errors = [np.abs(answer - exact).max() / np.abs(exact).max() for answer in (one, other)]
@@ -159,7 +156,7 @@ def test_one_percent_in_any_layer_of_any_model_is_found(kind: str, seed: int) ->
     assert len(others) == 3
     expectation = Expectation(expected, again=lambda: others)
     for other in others:
-        assert all(o.passed for o in compare_outputs(other, expectation, ChosenTolerances()))
+        assert all(o.passed for o in judge(other, expectation, ChosenTolerances()))
     unseen = []
     for name in _weights(model):
         spoiled = onnx.ModelProto()
@@ -168,7 +165,7 @@ def test_one_percent_in_any_layer_of_any_model_is_found(kind: str, seed: int) ->
         changed = numpy_helper.to_array(tensor) * np.float32(1.01)
         tensor.CopyFrom(numpy_helper.from_array(changed, name))
         answer = open_original(spoiled).run(feeds)
-        outputs = compare_outputs(answer, expectation, ChosenTolerances())
+        outputs = judge(answer, expectation, ChosenTolerances())
         if all(output.passed for output in outputs):
             unseen.append(name)
     assert unseen == []
@@ -223,7 +220,7 @@ def test_an_error_is_held_against_own_errors_of_its_rank() -> None:
 def test_an_index_may_be_that_of_another_order_and_no_third_one() -> None:
     expected = Expectation({"i": np.array([1, 2])}, again=lambda: [{"i": np.array([1, 5])}])
     for answer, passes in (([1, 2], True), ([1, 5], True), ([1, 4], False), ([5, 2], False)):
-        outputs = compare_outputs({"i": np.array(answer)}, expected, ChosenTolerances())
+        outputs = judge({"i": np.array(answer)}, expected, ChosenTolerances())
         assert [output.passed for output in outputs] == [passes]
 
 
@@ -236,10 +233,10 @@ def test_the_original_is_asked_again_only_where_something_fails() -> None:
 
     right = np.ones(3, np.float32)
     expected = Expectation({"y": right}, again=again)
-    compare_outputs({"y": right}, expected, ChosenTolerances())
-    compare_outputs({"y": right * 2}, expected, ChosenTolerances(1e-3))
+    judge({"y": right}, expected, ChosenTolerances())
+    judge({"y": right * 2}, expected, ChosenTolerances(1e-3))
     assert asked == []
-    compare_outputs({"y": right * 2}, expected, ChosenTolerances())
+    judge({"y": right * 2}, expected, ChosenTolerances())
     assert asked == [1]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from samba_onnx.comparing import trials
-from samba_onnx.comparing.output_errors import ChosenTolerances, Expectation
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
 from samba_onnx.comparing.trials import DeviceOptions, ExpectedRun, compare_trials
 from samba_onnx.runtime import accounting, parallel_device
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from samba_onnx.comparing.output_errors import ChosenTolerances
+from samba_onnx.comparing.expectations import ChosenTolerances
 from samba_onnx.comparing.value_statistics import ValueStatistics, value_statistics
 
 Array = npt.NDArray[Any]

@@ -14,7 +14,7 @@ import pytest
 from samba_onnx.comparing import value_comparison
 from samba_onnx.comparing.compared_values import ComparedValue
 from samba_onnx.comparing.doubtful_values import DoubtfulValues
-from samba_onnx.comparing.output_errors import ChosenTolerances
+from samba_onnx.comparing.expectations import ChosenTolerances
 from samba_onnx.comparing.pieces import ModelPieces
 from samba_onnx.comparing.value_comparison import (
     _feeds,

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import samba_onnx
-from samba_onnx.comparing import own_tolerance, reference_sample
+from samba_onnx.comparing import element_errors, reference_sample
 from samba_onnx.comparing.sample_inputs import input_specs, random_inputs
 from samba_onnx.comparing.verification import compare, run_original, verify
 from samba_onnx.errors import UsageError
@@ -250,7 +250,7 @@ def test_a_sample_is_compared_by_its_own_tolerances_or_those_of_the_user(
 ) -> None:
     own = samba_onnx.self_test(plain)
     assert (own.rtol, own.atol) == (OUTPUT.relative, OUTPUT.absolute)
-    for place in (reference_sample, own_tolerance):
+    for place in (reference_sample, element_errors):
         monkeypatch.setattr(place, "OUTPUT", Tolerance(0.5, 0.25))
     with samba_onnx.convert(network(), tmp_path / "m.pef") as pef:
         loose = samba_onnx.self_test(pef)

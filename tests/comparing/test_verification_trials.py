@@ -12,7 +12,7 @@ import onnx_ir as ir
 import pytest
 
 from samba_onnx.comparing import trials, verification
-from samba_onnx.comparing.output_errors import ChosenTolerances, Expectation
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
 from samba_onnx.comparing.trials import DeviceOptions, ExpectedRun, Verification
 from samba_onnx.comparing.verification import (
     compare,

@@ -14,7 +14,7 @@ import torch
 from torch import fx, nn
 
 from samba_onnx.comparing.eager.captured_graphs import CapturedGraph
-from samba_onnx.comparing.output_errors import ChosenTolerances
+from samba_onnx.comparing.expectations import ChosenTolerances
 from samba_onnx.comparing.value_statistics import ValueStatistics, value_statistics
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in

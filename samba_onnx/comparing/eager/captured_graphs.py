@@ -14,7 +14,8 @@ from samba_onnx.comparing.eager.numbers import to_array
 from samba_onnx.comparing.eager.roundings import wide, widened
 from samba_onnx.comparing.eager.running import members_of
 from samba_onnx.comparing.eager.torch_runs import FAILURES, Results, TorchRuns
-from samba_onnx.comparing.torch_rules import judged
+from samba_onnx.comparing.expectations import Expectation
+from samba_onnx.comparing.judge import judge
 from samba_onnx.export.capture.modules import PlaceholderKind
 from samba_onnx.export.differentiation.joint import Joint
 from samba_onnx.facts.names import gradient_name, updated_name
@@ -195,4 +196,5 @@ def is_faithful(graph: CapturedGraph, runs: TorchRuns) -> bool | None:
         return None
     names = results.keys() & runs.exact.keys()
     doubles = _Doubles(runs, {name: runs.exact[name] for name in names})
-    return not judged({name: results[name] for name in names}, doubles).mismatches
+    verdicts = judge({name: results[name] for name in names}, Expectation.of_torch(doubles))
+    return all(verdict.passed for verdict in verdicts)

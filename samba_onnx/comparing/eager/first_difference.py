@@ -21,7 +21,8 @@ from samba_onnx.comparing.eager.captured_graphs import CapturedGraph
 from samba_onnx.comparing.eager.numbers import to_array
 from samba_onnx.comparing.eager.roundings import Roundings, wide, widened
 from samba_onnx.comparing.eager.torch_runs import FAILURES, Results
-from samba_onnx.comparing.torch_rules import Mismatch, judged
+from samba_onnx.comparing.expectations import Expectation
+from samba_onnx.comparing.judge import Verdict, judge
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
@@ -35,7 +36,7 @@ class OperatorDifference:
     """An operator whose translation computes something else than torch."""
 
     node: fx.Node
-    mismatch: Mismatch
+    verdict: Verdict
 
 
 def first_difference(
@@ -63,10 +64,9 @@ def first_difference(
             runs = _OperatorRuns(node, values, tuple(i for i in results if runs.is_floating(i)))
         ours = {str(index): computed[name] for index, name in results.items()}
         # Of a sum that cancels torch's few roundings may be small by luck; a wrong one is off by more.
-        verdict = judged(ours, runs)
-        mismatches = [one for one in verdict.mismatches if one.excess > TIMES_ALLOWED]
-        if mismatches:
-            return OperatorDifference(node, mismatches[0])
+        for verdict in judge(ours, Expectation.of_torch(runs)):
+            if not verdict.passed and verdict.of_allowed > TIMES_ALLOWED:
+                return OperatorDifference(node, verdict)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ from samba_onnx.comparing.eager.first_difference import OperatorDifference, firs
 from samba_onnx.comparing.eager.numbers import to_array
 from samba_onnx.comparing.eager.running import members_of
 from samba_onnx.comparing.eager.torch_runs import TorchRuns
-from samba_onnx.comparing.torch_rules import Judgement, Mismatch, judged
+from samba_onnx.comparing.expectations import Expectation
+from samba_onnx.comparing.judge import Verdict, judge
 from samba_onnx.errors import ExecutionError, ExportMismatchError
 from samba_onnx.export.differentiation.recording import BACKWARD
 from samba_onnx.export.places import node_place
@@ -40,22 +41,23 @@ def compared(
     """
     kept = {path: to_array(tensor) for path, tensor in _forgotten(runs).items()}
     known = {**kept, **values}
-    judgement = judged({name: _result(known, name) for name in expected}, runs)
-    if judgement.mismatches or judgement.coarse:
-        _look_closer(judgement, runs)
-    return judgement.errors
+    verdicts = judge({n: _result(known, n) for n in expected}, Expectation(expected, runs=runs))
+    if any(not verdict.passed or verdict.coarse for verdict in verdicts):
+        _look_closer(verdicts, runs)
+    return {verdict.name: verdict.max_relative_error for verdict in verdicts}
 
 
-def _look_closer(judgement: Judgement, runs: TorchRuns) -> None:
+def _look_closer(verdicts: Sequence[Verdict], runs: TorchRuns) -> None:
     """Compare operator by operator, and the graph in float64, where results alone say too little.
 
     They do if torch itself is unsure of them, and if they are further from float64 than torch's own
     roundings were in the runs that there were.
     """
     evidence = _evidence(runs)
-    small = all(mismatch.excess <= TIMES_ALLOWED for mismatch in judgement.mismatches)
-    if judgement.mismatches and not (evidence.is_proof and small):
-        raise _error(judgement.mismatches[0], evidence, runs)
+    wrong = [verdict for verdict in verdicts if not verdict.passed]
+    small = all(verdict.of_allowed <= TIMES_ALLOWED for verdict in wrong)
+    if wrong and not (evidence.is_proof and small):
+        raise _error(wrong[0], evidence, runs)
     if evidence.difference is not None:
         raise _operator_error(evidence.difference, runs)
     if evidence.is_faithful is False:
@@ -143,12 +145,12 @@ def _title(name: str) -> str:
     return f"output {name!r}"
 
 
-def _error(mismatch: Mismatch, evidence: _Evidence, runs: TorchRuns) -> ExportMismatchError:
+def _error(verdict: Verdict, evidence: _Evidence, runs: TorchRuns) -> ExportMismatchError:
     """Return an error that names a result, and the first operator that explains it."""
     difference = evidence.named_difference()
     return _refusal(
-        f"{_title(mismatch.name)} of the exported graph differs from what "
-        f"{type(runs.module).__name__} computes in torch: {mismatch.extent}"
+        f"{_title(verdict.name)} of the exported graph differs from what "
+        f"{type(runs.module).__name__} computes in torch: {verdict.extent}"
         f"{evidence.explanation(difference)}",
         difference,
     )
@@ -158,7 +160,7 @@ def _operator_error(difference: OperatorDifference, runs: TorchRuns) -> ExportMi
     """Return an error that names an operator."""
     return _refusal(
         f"{_where(difference.node)} in the exported graph differs from what "
-        f"{type(runs.module).__name__} computes in torch: {difference.mismatch.extent}",
+        f"{type(runs.module).__name__} computes in torch: {difference.verdict.extent}",
         difference,
     )
 

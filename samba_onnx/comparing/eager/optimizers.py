@@ -16,6 +16,8 @@ from samba_onnx.comparing.eager.numbers import zeros
 from samba_onnx.comparing.eager.refusals import refuse_unless_prepared
 from samba_onnx.comparing.eager.running import run_part
 from samba_onnx.comparing.eager.torch_steps import Memory, Slot, torchs_step
+from samba_onnx.comparing.expectations import Expectation, Expected
+from samba_onnx.comparing.judge import judge
 from samba_onnx.comparing.outcome import Comparison, done, not_comparable
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.translation.builder import count as count_of
@@ -151,23 +153,27 @@ def _errors(record: OptimizerRecord, before: Memory, after: Memory, step: int) -
     """Return the error of each weight and state; raise where one is beyond what is allowed."""
     exact = torchs_step(record, before, step, exact=True)
     torchs = torchs_step(record, before, step, exact=False)
-    errors = {}
-    for slot, expected in exact.items():
-        actual = after[updated_name(slot.symbol)]
-        scale = _scale(slot, before, expected)
-        difference = np.abs(_wide(actual) - expected)
-        torchs_error = float(np.abs(torchs[slot] - expected).max())
-        allowed = _allowed(actual.dtype, expected, scale, torchs_error)
-        error = float(difference.max()) / scale
-        if not np.all(difference <= allowed):  # numbers that are none are not, either
+    stated = {}
+    for slot, values in exact.items():
+        scale = _scale(slot, before, values)
+        torchs_error = float(np.abs(torchs[slot] - values).max())
+        dtype = after[updated_name(slot.symbol)].dtype
+        reason = f"torch's own rounding error is {torchs_error / scale:.2g}"
+        allowed = _allowed(dtype, values, scale, torchs_error)
+        stated[str(slot)] = Expected(values, allowed, scale, reason)
+    actual = {str(slot): _wide(after[updated_name(slot.symbol)]) for slot in exact}
+    expectation = Expectation({str(slot): values for slot, values in exact.items()}, stated=stated)
+    verdicts = judge(actual, expectation) if stated else ()
+    for verdict in verdicts:
+        if not verdict.passed:
             raise ExportMismatchError(
                 f"step {step} of {record.kind} in the exported graph differs from torch.optim's: "
-                f"{slot} by {error:.2g} of its largest number, where torch's own rounding error is "
-                f"{torchs_error / scale:.2g}; compile without this optimizer, and call its step() "
+                f"{verdict.name} by {verdict.max_relative_error:.2g} of its largest number, where "
+                f"{verdict.tolerance}; compile without this optimizer, and call its step() "
                 "on the host"
             )
-        errors[updated_name(slot.symbol)] = error
-    return errors
+    errors = (verdict.max_relative_error for verdict in verdicts)
+    return dict(zip((updated_name(slot.symbol) for slot in exact), errors, strict=True))
 
 
 def _allowed(

@@ -18,7 +18,7 @@ from samba_onnx.comparing.eager.first_difference import (
     first_difference,
 )
 from samba_onnx.comparing.eager.torch_runs import TorchRuns
-from samba_onnx.comparing.torch_rules import Judgement, Mismatch
+from samba_onnx.comparing.judge import Verdict
 from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.facts.tolerances import TIMES_ALLOWED, spacing
@@ -67,8 +67,8 @@ def test_a_wrong_operator_is_found_and_those_behind_it_are_not_blamed(
     monkeypatch.setitem(registry._TABLE, "silu", wrong_number)
     found = difference(captured(), whole_numbers=False)
     assert found.node.target is torch.ops.aten.silu.default
-    assert found.mismatch.name == "0"
-    assert found.mismatch.excess > TIMES_ALLOWED
+    assert found.verdict.name == "0"
+    assert found.verdict.of_allowed > TIMES_ALLOWED
 
 
 def planted(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,14 +90,14 @@ def test_a_wrong_result_of_several_is_found(
     for options in ({}, {"whole_numbers": False}):
         found = difference(captured(), **options)
         assert "sort" in str(found.node.target)
-        assert found.mismatch.name == "0"
+        assert found.verdict.name == "0"
 
 
 def test_whole_numbers_are_compared_unless_they_are_a_choice_among_equals(
     captured: Callable[[], CapturedGraph], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted(1, monkeypatch)
-    assert difference(captured()).mismatch.name == "1"
+    assert difference(captured()).verdict.name == "1"
     assert first_difference(captured(), whole_numbers=False) is None
 
 
@@ -106,10 +106,10 @@ def test_an_error_of_as_much_as_torch_may_have_been_lucky_is_none(
 ) -> None:
     excess = TIMES_ALLOWED
 
-    def judged(*_: Any) -> Judgement:
-        return Judgement({}, (Mismatch("0", 1.0, excess, "it is off"),))
+    def judge(*_: Any) -> tuple[Verdict, ...]:
+        return (Verdict("0", "", (), 1.0, 1.0, 1, 1, passed=False, of_allowed=excess),)
 
-    monkeypatch.setattr(room, "judged", judged)
+    monkeypatch.setattr(room, "judge", judge)
     assert first_difference(captured()) is None
     excess = np.nextafter(TIMES_ALLOWED, np.inf)
     assert difference(captured()).node.target is torch.ops.aten.silu.default

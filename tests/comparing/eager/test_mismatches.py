@@ -13,7 +13,7 @@ from torch import fx, nn
 from samba_onnx.comparing.eager import mismatches
 from samba_onnx.comparing.eager.first_difference import OperatorDifference
 from samba_onnx.comparing.eager.mismatches import _Evidence, compared
-from samba_onnx.comparing.torch_rules import Judgement, Mismatch
+from samba_onnx.comparing.judge import Verdict
 from samba_onnx.errors import ExecutionError, ExportMismatchError
 from samba_onnx.export.differentiation.recording import BACKWARD
 from samba_onnx.facts.tolerances import TIMES_ALLOWED
@@ -29,11 +29,15 @@ def node(*, backward: bool = False, trace: str = TRACE) -> fx.Node:
     return one
 
 
-def mismatch(excess: float = 100.0, name: str = "y") -> Mismatch:
-    return Mismatch(name, 0.5, excess, "it is off")
+def verdict(
+    of_allowed: float = 100.0, name: str = "y", extent: str = "it is off", *, coarse: bool = False
+) -> Verdict:
+    numbers = (0.5, 0.5, 1, 1)
+    passed, found = of_allowed <= 1, {"of_allowed": of_allowed, "extent": extent}
+    return Verdict(name, "float32", (1,), *numbers, passed=passed, coarse=coarse, **found)  # type: ignore[arg-type]
 
 
-DIFFERENCE = OperatorDifference(node(), Mismatch("0", 0.25, 50.0, "it is off by 0.25"))
+DIFFERENCE = OperatorDifference(node(), verdict(50.0, "0", "it is off by 0.25"))
 PROOF = _Evidence(GRAPH, None, True, True)
 
 
@@ -48,7 +52,7 @@ def runs() -> Any:
 
 
 def look(
-    monkeypatch: pytest.MonkeyPatch, runs: Any, judgement: Judgement, evidence: _Evidence
+    monkeypatch: pytest.MonkeyPatch, runs: Any, verdicts: tuple[Verdict, ...], evidence: _Evidence
 ) -> int:
     """Return how often a closer look was taken at a judgement."""
     looks: list[Any] = []
@@ -57,30 +61,30 @@ def look(
         looks.append(asked)
         return evidence
 
-    monkeypatch.setattr(mismatches, "judged", lambda ours, asked: judgement)
+    monkeypatch.setattr(mismatches, "judge", lambda ours, asked: verdicts)
     monkeypatch.setattr(mismatches, "_evidence", closer)
-    assert compared({}, {}, runs) is judgement.errors
+    assert compared({}, {}, runs) == {one.name: 0.5 for one in verdicts}
     assert looks in ([], [runs])
     return len(looks)
 
 
 def refused(
-    monkeypatch: pytest.MonkeyPatch, runs: Any, judgement: Judgement, evidence: _Evidence
+    monkeypatch: pytest.MonkeyPatch, runs: Any, verdicts: tuple[Verdict, ...], evidence: _Evidence
 ) -> ExportMismatchError:
     with pytest.raises(ExportMismatchError) as caught:
-        look(monkeypatch, runs, judgement, evidence)
+        look(monkeypatch, runs, verdicts, evidence)
     return caught.value
 
 
 def test_what_agrees_needs_no_closer_look(monkeypatch: pytest.MonkeyPatch, runs: Any) -> None:
-    assert look(monkeypatch, runs, Judgement({"y": 0.0}), _Evidence()) == 0
+    assert look(monkeypatch, runs, (verdict(0.0),), _Evidence()) == 0
 
 
 def test_a_small_excess_is_torchs_luck_if_all_else_is_right(
     monkeypatch: pytest.MonkeyPatch, runs: Any
 ) -> None:
     monkeypatch.setattr(mismatches, "first_difference", lambda graph: None)
-    small = Judgement({"y": 0.5}, (mismatch(TIMES_ALLOWED), mismatch(2.0, "z")))
+    small = (verdict(TIMES_ALLOWED), verdict(2.0, "z"))
     assert look(monkeypatch, runs, small, PROOF) == 1
     for evidence in (_Evidence(GRAPH, None, True, None), _Evidence(GRAPH, is_faithful=True)):
         assert "output 'y'" in str(refused(monkeypatch, runs, small, evidence))
@@ -90,8 +94,8 @@ def test_a_large_excess_is_refused_whatever_else_is_right(
     monkeypatch: pytest.MonkeyPatch, runs: Any
 ) -> None:
     monkeypatch.setattr(mismatches, "first_difference", lambda graph: None)
-    for several in ((mismatch(),), (mismatch(2.0), mismatch(100.0, "z"))):
-        error = refused(monkeypatch, runs, Judgement({}, several), PROOF)
+    for several in ((verdict(),), (verdict(2.0), verdict(100.0, "z"))):
+        error = refused(monkeypatch, runs, several, PROOF)
         assert str(error) == (
             "output 'y' of the exported graph differs from what BatchNorm1d computes in torch: it is "
             "off; each operator by itself computes what torch does; write that in another way"
@@ -100,7 +104,7 @@ def test_a_large_excess_is_refused_whatever_else_is_right(
 
 
 def test_a_coarse_result_is_looked_at_closely(monkeypatch: pytest.MonkeyPatch, runs: Any) -> None:
-    coarse = Judgement({"y": 0.5}, coarse=frozenset({"y"}))
+    coarse = (verdict(0.5, coarse=True),)
     for fine in (PROOF, _Evidence(), _Evidence(GRAPH, None, True, None)):
         assert look(monkeypatch, runs, coarse, fine) == 1
     error = refused(monkeypatch, runs, coarse, _Evidence(GRAPH, DIFFERENCE))
@@ -129,7 +133,7 @@ def test_a_coarse_result_is_looked_at_closely(monkeypatch: pytest.MonkeyPatch, r
 def test_a_mismatch_is_explained(
     evidence: _Evidence, words: str, monkeypatch: pytest.MonkeyPatch, runs: Any
 ) -> None:
-    error = refused(monkeypatch, runs, Judgement({}, (mismatch(),)), evidence)
+    error = refused(monkeypatch, runs, (verdict(),), evidence)
     text = str(error).removeprefix(
         "output 'y' of the exported graph differs from what BatchNorm1d computes in torch: it is off"
     )
@@ -149,7 +153,7 @@ def test_where_no_number_is_wrong_a_choice_among_equals_may_be(
         return DIFFERENCE
 
     monkeypatch.setattr(mismatches, "first_difference", first_difference)
-    error = refused(monkeypatch, runs, Judgement({}, (mismatch(),)), PROOF)
+    error = refused(monkeypatch, runs, (verdict(),), PROOF)
     assert error.operator == "aten.exp.default"
     assert asked == [GRAPH]
 
@@ -165,7 +169,7 @@ def test_where_no_number_is_wrong_a_choice_among_equals_may_be(
 def test_results_have_the_users_names(
     name: str, title: str, monkeypatch: pytest.MonkeyPatch, runs: Any
 ) -> None:
-    error = refused(monkeypatch, runs, Judgement({}, (mismatch(name=name),)), _Evidence())
+    error = refused(monkeypatch, runs, (verdict(name=name),), _Evidence())
     assert str(error).startswith(f"{title} of the exported graph differs")
 
 
@@ -181,11 +185,11 @@ def test_what_the_program_does_not_know_stays_as_it_is(
 ) -> None:
     judged: list[dict[str, Any]] = []
 
-    def judge(ours: dict[str, Any], asked: Any) -> Judgement:
+    def judge(ours: dict[str, Any], asked: Any) -> tuple[Verdict, ...]:
         judged.append(ours)
-        return Judgement({})
+        return ()
 
-    monkeypatch.setattr(mismatches, "judged", judge)
+    monkeypatch.setattr(mismatches, "judge", judge)
     values = {"y": np.array(1.0), "w__grad__updated": np.array(2.0), "v__written": np.array(3.0)}
     names = ("y", "w__grad", "v__updated", "running_var__updated", "running_mean__updated", "z")
     compared(values | {"v": np.array(9.0)}, dict.fromkeys(names, np.array(0.0)), runs)

@@ -10,14 +10,8 @@ import numpy as np
 import pytest
 
 from samba_onnx.comparing.element_errors import NEIGHBOURS
-from samba_onnx.comparing.output_errors import (
-    EQUAL,
-    ChosenTolerances,
-    Expectation,
-    OutputComparison,
-    compare_outputs,
-    worst_of,
-)
+from samba_onnx.comparing.expectations import EQUAL, ChosenTolerances, Expectation
+from samba_onnx.comparing.judge import Verdict, judge, worst_of
 from samba_onnx.facts.tolerances import (
     OUTPUT,
     TIMES_OWN_ERROR,
@@ -40,9 +34,9 @@ def judged(
     *,
     depth: int = 1,
     limits: ChosenTolerances | None = None,
-) -> OutputComparison:
+) -> Verdict:
     answer = Expectation({"y": expected}, None if wide is None else {"y": wide}, depth)
-    (output,) = compare_outputs({"y": actual}, answer, limits or ChosenTolerances(), "one run")
+    (output,) = judge({"y": actual}, answer, limits or ChosenTolerances(), "one run")
     return output
 
 
@@ -123,9 +117,9 @@ def test_a_comparison_says_what_was_compared() -> None:
     output = judged(array, array)
     assert (output.name, output.type, output.shape) == ("y", "float32", (2, 3))
     assert (output.elements, output.run, output.of_allowed) == (6, "one run", 0.0)
-    nothing = OutputComparison("y", "none", (), 0.0, 0.0, 0, 0, passed=True, run="one run")
+    nothing = Verdict("y", "none", (), 0.0, 0.0, 0, 0, passed=True, run="one run")
     assert judged(None, None) == nothing
-    (unnamed,) = compare_outputs({"y": array}, Expectation({"y": array}), ChosenTolerances())
+    (unnamed,) = judge({"y": array}, Expectation({"y": array}), ChosenTolerances())
     assert unnamed == dataclasses.replace(output, run="")
 
 
@@ -237,9 +231,7 @@ OTHERS = {
 @pytest.mark.parametrize("other", OTHERS)
 def test_another_type_or_shape_is_refused_whatever_the_numbers(name: str, other: str) -> None:
     answer = np.ones((4, 3), dtype_of(name))
-    compared = compare_outputs(
-        {"y": OTHERS[other](answer)}, Expectation({"y": answer}), ChosenTolerances()
-    )
+    compared = judge({"y": OTHERS[other](answer)}, Expectation({"y": answer}), ChosenTolerances())
     assert not all(output.passed for output in compared)
     assert compared[0].max_absolute_error == np.inf
     assert (compared[0].type, compared[0].shape) == (name, (4, 3))
@@ -309,14 +301,10 @@ def test_the_tolerance_that_was_used_is_stated() -> None:
 def test_lists_and_absent_values_are_compared_one_by_one() -> None:
     array = np.ones(2, np.float32)
     expected = Expectation({"s": [array, None], "n": None, "d": {1: array}})
-    same = compare_outputs(
-        {"s": [array, None], "n": None, "d": {1: array}}, expected, ChosenTolerances()
-    )
+    same = judge({"s": [array, None], "n": None, "d": {1: array}}, expected, ChosenTolerances())
     assert [output.name for output in same] == ["s[0]", "s[1]", "n", "d[1]"]
     assert all(output.passed for output in same)
-    other = compare_outputs(
-        {"s": [array, array, array], "d": {2: array}}, expected, ChosenTolerances()
-    )
+    other = judge({"s": [array, array, array], "d": {2: array}}, expected, ChosenTolerances())
     assert {output.name for output in other if not output.passed} == {
         *("s[1]", "s[2]", "d[1]", "d[2]"),
     }
@@ -386,7 +374,7 @@ def test_a_coarser_type_on_the_device_may_be_off_by_its_own_roundings() -> None:
     answer = exact.astype(np.float16)
     coarse = (exact * (1 + 2.0**-6)).astype(np.float16)
     one = Expectation({"y": answer}, {"y": exact}, 1, coarser=8.0)
-    (output,) = compare_outputs({"y": coarse}, one, ChosenTolerances())
+    (output,) = judge({"y": coarse}, one, ChosenTolerances())
     assert output.passed
     assert output.tolerance == (
         "5 roundings of bfloat16 (2^-8) of each element and of the root mean square + 96 times the "
@@ -401,7 +389,7 @@ def test_integers_behind_floats_may_be_off_by_one_where_the_original_is_right(
 ) -> None:
     values = np.array([3, 40], np.int8)
     one = Expectation({"y": values}, {"y": values.astype(np.float32)}, 1)
-    (output,) = compare_outputs({"y": values + np.int8(off)}, one, ChosenTolerances())
+    (output,) = judge({"y": values + np.int8(off)}, one, ChosenTolerances())
     assert (output.passed, output.max_relative_error, output.of_allowed) == (passed, off / 40, off)
     assert output.steps == off
 
@@ -413,18 +401,18 @@ def test_quantised_floats_are_so_many_steps_from_the_original(off: int) -> None:
     answer = (np.arange(-1, 2) * step).astype(np.float32)
     moved = answer + np.float32([0, off * step, 0])
     one = Expectation({"y": answer}, {"y": answer + np.float32(step / 3)}, 1, {"y": step})
-    (output,) = compare_outputs({"y": moved}, one, ChosenTolerances())
+    (output,) = judge({"y": moved}, one, ChosenTolerances())
     assert output.steps == abs(off)
-    (other,) = compare_outputs({"y": moved}, dataclasses.replace(one, steps={}), ChosenTolerances())
+    (other,) = judge({"y": moved}, dataclasses.replace(one, steps={}), ChosenTolerances())
     assert other.steps is None
 
 
 def test_the_farthest_run_tells_the_steps_of_an_output() -> None:
     answer = np.array([3, 40], np.int8)
     one = Expectation({"y": answer}, {"y": answer.astype(np.float32)}, 1)
-    near = compare_outputs({"y": answer}, one, ChosenTolerances(), "near")
-    far = compare_outputs({"y": answer + np.int8(1)}, one, ChosenTolerances(), "far")
-    function = compare_outputs({"y": answer * np.float32(9)}, Expectation({"y": answer * np.float32(1)}), ChosenTolerances(), "function")  # fmt: skip
+    near = judge({"y": answer}, one, ChosenTolerances(), "near")
+    far = judge({"y": answer + np.int8(1)}, one, ChosenTolerances(), "far")
+    function = judge({"y": answer * np.float32(9)}, Expectation({"y": answer * np.float32(1)}), ChosenTolerances(), "function")  # fmt: skip
     (output,) = worst_of([near, far, function])
     assert (output.run, output.steps) == ("function", 1.0)
     (output,) = worst_of([far, near])
@@ -435,10 +423,10 @@ def test_floats_behind_quantised_numbers_are_judged_by_each_and_the_largest() ->
     values = np.array([8.0, 0.5], np.float32)
     one = Expectation({"y": values}, {"y": values}, 1)
     limits = ChosenTolerances(defaults=(0.25, 0.125))
-    (output,) = compare_outputs({"y": values + np.float32([1.5, 0])}, one, limits)
+    (output,) = judge({"y": values + np.float32([1.5, 0])}, one, limits)
     assert output.of_allowed == 1.5 / (0.125 * 8 + 0.25 * 8)
     small = Expectation({"y": values[1:]}, {"y": values[1:]}, 1)
-    (output,) = compare_outputs({"y": values[1:] * 2}, small, limits)
+    (output,) = judge({"y": values[1:] * 2}, small, limits)
     assert output.max_relative_error == 1.0
 
 
@@ -447,7 +435,7 @@ def test_a_coarser_type_on_the_device_may_be_off_by_more_of_the_originals_error(
     answer = np.array([1.0], np.float16)
     one = Expectation({"y": answer}, {"y": exact}, 1, coarser=8.0)
     off = 0.9 * TIMES_OWN_ERROR * 8 * 0.0625
-    (output,) = compare_outputs({"y": (exact + off).astype(np.float16)}, one, ChosenTolerances())
+    (output,) = judge({"y": (exact + off).astype(np.float16)}, one, ChosenTolerances())
     assert output.passed
 
 
@@ -458,7 +446,7 @@ def test_a_model_in_float32_may_be_off_by_the_roundings_of_a_coarser_device(
     exact = numbers(0.0)
     one = Expectation({"y": exact}, None, 1, coarser=8.0)
     actual = exact * np.float32(1 + units * 2.0**-8)
-    (output,) = compare_outputs({"y": actual}, one, ChosenTolerances())
+    (output,) = judge({"y": actual}, one, ChosenTolerances())
     assert output.passed == passed
     assert output.tolerance == (
         "15 roundings of bfloat16 (2^-8) of each element and of the root mean square"
@@ -468,14 +456,14 @@ def test_a_model_in_float32_may_be_off_by_the_roundings_of_a_coarser_device(
 def test_steps_are_told_to_three_digits() -> None:
     answer = np.zeros(2, np.float32)
     one = Expectation({"y": answer}, {"y": answer}, 1, {"y": 0.75})
-    (output,) = compare_outputs({"y": answer + np.float32(0.25)}, one, ChosenTolerances())
+    (output,) = judge({"y": answer + np.float32(0.25)}, one, ChosenTolerances())
     assert output.steps == 0.333
 
 
 def test_the_error_of_an_integer_is_a_part_of_the_largest_without_rounding() -> None:
     answer = np.array([0, 0], np.int8)
     one = Expectation({"y": answer}, {"y": np.array([0.5, 0.25], np.float32)}, 1)
-    (output,) = compare_outputs({"y": np.array([1, 0], np.int8)}, one, ChosenTolerances())
+    (output,) = judge({"y": np.array([1, 0], np.int8)}, one, ChosenTolerances())
     assert (output.max_absolute_error, output.max_relative_error) == (0.5, 1.0)
 
 
@@ -484,7 +472,7 @@ def test_steps_of_a_coarser_device_may_be_off_by_one_and_its_roundings() -> None
     one = Expectation({"y": answer}, None, 4, coarser=8.0, zeros={"y": 2.0})
     sizes = np.abs(answer.astype(np.float64) - 2.0)
     allowed = 1 + 3 * output_roundings(4) * 2.0**-8 * (sizes[0] + np.sqrt(np.mean(sizes**2)))
-    (output,) = compare_outputs({"y": answer + off}, one, ChosenTolerances())
+    (output,) = judge({"y": answer + off}, one, ChosenTolerances())
     assert output.of_allowed == pytest.approx(4 / allowed)
     assert output.tolerance == (
         "1 + 18 roundings of bfloat16 (2^-8) of each element's steps from zero and of their root mean "
@@ -496,17 +484,17 @@ def test_steps_of_a_coarser_device_may_be_off_by_one_and_its_roundings() -> None
         dataclasses.replace(one, coarser=2.0, zeros={"z": 2.0}),
         dataclasses.replace(one, wide=wide),
     ):
-        (output,) = compare_outputs({"y": answer + off}, other, ChosenTolerances())
+        (output,) = judge({"y": answer + off}, other, ChosenTolerances())
         assert "steps from zero" not in output.tolerance
     twice = dataclasses.replace(one, coarser=2.0)
-    (output,) = compare_outputs({"y": answer + off}, twice, ChosenTolerances())
+    (output,) = judge({"y": answer + off}, twice, ChosenTolerances())
     assert "(2^-10) of each element's steps from zero" in output.tolerance
 
 
 def test_the_only_step_of_a_coarser_device_is_its_own_root_mean_square() -> None:
     answer = np.array([12], np.int8)
     one = Expectation({"y": answer}, None, 1, coarser=8.0, zeros={"y": 2.0})
-    (output,) = compare_outputs({"y": answer + np.int8(3)}, one, ChosenTolerances())
+    (output,) = judge({"y": answer + np.int8(3)}, one, ChosenTolerances())
     allowed = 1 + 3 * output_roundings(1) * 2.0**-8 * (10.0 + 10.0)
     assert output.of_allowed == pytest.approx(3 / allowed)
 
@@ -522,7 +510,7 @@ def test_what_bfloat16_has_no_number_for_may_be_infinite_and_nothing_else_may() 
         actual = expected.copy()
         actual[place] = number
         whole = Expectation({"y": expected}, coarser=8.0)
-        (output,) = compare_outputs({"y": actual}, whole, ChosenTolerances())
+        (output,) = judge({"y": actual}, whole, ChosenTolerances())
         assert output.passed is passes
-        (output,) = compare_outputs({"y": actual}, Expectation({"y": expected}), ChosenTolerances())
+        (output,) = judge({"y": actual}, Expectation({"y": expected}), ChosenTolerances())
         assert not output.passed
