@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from samba_onnx.comparing.value_statistics import ValueStatistics
@@ -55,6 +57,33 @@ class ValueComparison:
     """What the model was run on, for people."""
     feeds: Mapping[str, Any]
     """The same by the names of the model's inputs."""
+
+    @classmethod
+    def of(
+        cls,
+        graph: str,
+        values: Sequence[ComparedValue],
+        operators: Mapping[str, str],
+        *,
+        own: int,
+        inputs: str,
+        feeds: Mapping[str, Any] = MappingProxyType({}),
+    ) -> ValueComparison:
+        """Put the comparison together.
+
+        Args:
+            graph: Name of the graph of the PEF.
+            values: All that were compared.
+            operators: What computes each value that counts, by its name in the original.
+            own: Values that only the PEF has.
+            inputs: What the model was run on, for people.
+            feeds: The same by the names of the model's inputs.
+        """
+        shared = {value.name for value in values}
+        gone = Counter(kind for name, kind in operators.items() if name not in shared)
+        ordered = tuple(sorted(values, key=lambda value: value.position))
+        total, missing = len(operators.keys() | shared), dict(gone.most_common())
+        return cls(graph, ordered, total, missing, own, inputs, feeds)
 
     @property
     def passed(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.comparing.both_sides import plain_engine
-from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
+from samba_onnx.comparing.expectations import Expectation
 from samba_onnx.comparing.judge import Verdict, judge
 from samba_onnx.comparing.reduction import (
     Reducer,
@@ -22,6 +22,7 @@ from samba_onnx.comparing.reduction import (
 from samba_onnx.comparing.reference_sample import RANDOM_OPERATORS
 from samba_onnx.comparing.rounding_depth import rounding_depth
 from samba_onnx.comparing.sample_inputs import DYNAMIC_SIZE, input_ranges, random_inputs
+from samba_onnx.comparing.walk import Walk
 from samba_onnx.errors import ExecutionError, PassMismatchError, UsageError
 from samba_onnx.facts.tolerances import COARSER
 from samba_onnx.passes.watching import PassStep, run_again
@@ -64,11 +65,10 @@ class PassGuard:
         self._original = model.clone()
         self._agreeing = self._original
         """The model after the last pass with which it computed the same."""
-        self._suspects: list[PassStep] = []
+        self._walk = Walk[PassStep]()
         self._refusal = ""
         self._expected: Expectation | None = None
         self._feeds: dict[str, Any] = {}
-        self._checked = 0
 
     def see(self, step: PassStep) -> None:
         """Run the model after a pass that changed it.
@@ -81,9 +81,8 @@ class PassGuard:
                 smallest part of the model that the pass spoils.
             UsageError: The original cannot be run.
         """
-        self._suspects.append(step)
         if step.binds_later:
-            return  # sizes of inputs are not known yet
+            return self._walk.skip(step)  # sizes of inputs are not known yet
         if self._expected is None:
             self._begin(step.model)
         assert self._expected is not None
@@ -93,13 +92,12 @@ class PassGuard:
             actual = self._run(step.model, self._feeds)
         except ExecutionError as error:
             self._refusal = self._refusal or (error.reason or str(error))
-            return
-        outputs = judge(actual, self._expected, ChosenTolerances())
-        wrong = [output for output in outputs if not output.passed]
-        if wrong:
-            raise self._mismatch(_distance(wrong[0]))
-        self._checked += len(self._suspects)
-        self._agreeing, self._suspects, self._refusal = step.model.clone(), [], ""
+            return self._walk.skip(step)
+        self._walk.take(step, judge(actual, self._expected))
+        if self._walk.first is not None:
+            raise self._mismatch(_distance(self._walk.first.verdict), self._walk.first.suspects)
+        self._agreeing, self._refusal = step.model.clone(), ""
+        return None
 
     def finish(self) -> tuple[str, ...]:
         """Say how many passes were checked.
@@ -108,10 +106,11 @@ class PassGuard:
             PassMismatchError: The engine runs the original, and not what the passes made of it.
         """
         if self._refusal:
-            raise self._mismatch(f"the engine refuses it: {self._refusal}")
-        if not self._checked:
+            raise self._mismatch(f"the engine refuses it: {self._refusal}", self._walk.suspects)
+        checked = self._walk.agreeing
+        if not checked:
             return ()
-        count = "1 pass" if self._checked == 1 else f"{self._checked} passes"
+        count = "1 pass" if checked == 1 else f"{checked} passes"
         return (f"After each of {count} that changed it, the model computed the same.",)
 
     def _begin(self, bound: ir.Model) -> None:
@@ -150,9 +149,9 @@ class PassGuard:
             raise ExecutionError(f"the model failed: {reason}", reason=reason) from None
         return dict(zip(computation.outputs, results, strict=True))
 
-    def _mismatch(self, difference: str) -> PassMismatchError:
-        names = tuple(step.name for step in self._suspects)
-        reduction = self._reduced()
+    def _mismatch(self, difference: str, suspects: Sequence[PassStep]) -> PassMismatchError:
+        names = tuple(step.name for step in suspects)
+        reduction = self._reduced(suspects)
         which = f"pass {names[0]}" if len(names) == 1 else f"one of the passes {', '.join(names)}"
         part = "no part of it alone shows it"
         if reduction is not None:
@@ -163,12 +162,12 @@ class PassGuard:
             reduction=reduction,
         )
 
-    def _reduced(self) -> Reduction | None:
+    def _reduced(self, suspects: Sequence[PassStep]) -> Reduction | None:
         """Return the smallest part of the model that the suspects spoil."""
 
         def recompute(part: onnx.ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
             model = ir.from_proto(part)
-            run_again(model, self._suspects)
+            run_again(model, suspects)
             try:
                 return self._evaluate(ir.to_proto(model), feeds)
             except ExecutionError as error:

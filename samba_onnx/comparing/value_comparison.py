@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +34,7 @@ from samba_onnx.comparing.sample_inputs import (
     random_inputs,
 )
 from samba_onnx.comparing.value_statistics import value_statistics
+from samba_onnx.comparing.walk import Walk
 from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.loading import LoadedModel, load_model
@@ -250,15 +250,15 @@ class _Stream:
         symbols = {self._graph.model_name(name): name for name in self._graph.inputs}
         left = dict(feeds)
         right = {symbols.get(name, name): value for name, value in feeds.items()}
-        verdicts: dict[str, bool] = {}
+        walk = Walk[str]()
         compared = []
         for number, (stage, values) in enumerate(self._pef.run(right, self._wanted())):
             results = {self._graph.model_name(name): value for name, value in values.items()}
             left |= self._run_original(number, left)
-            compared += self._judged(stage.id, self.shared[stage.id], left, results, verdicts)
+            compared += self._judged(stage.id, self.shared[stage.id], left, results, walk)
             _forget(left, self._last, number)
             progress(number + 1, len(self._stages))
-        return sorted(compared, key=lambda value: value.position)
+        return compared
 
     def _wanted(self) -> dict[int, list[str]]:
         """Return the values of each section that are compared, by the names that the PEF has for them."""
@@ -285,7 +285,7 @@ class _Stream:
         names: Sequence[str],
         expected: Mapping[str, Any],
         actual: Mapping[str, Any],
-        verdicts: dict[str, bool],
+        walk: Walk[str],
     ) -> list[ComparedValue]:
         original, values = self._sides.original, []
         for name in sorted(names, key=original.makers.__getitem__):
@@ -301,8 +301,7 @@ class _Stream:
                 self._zeros.get(name),
                 self._doubts.others(name),
             )
-            verdicts[name] = statistics.comparison.passed
-            agree = all(verdicts.get(operand, True) for operand in original.reads[place])
+            sound = walk.take(name, [statistics.comparison], original.reads[place])
             value = ComparedValue(
                 name,
                 place,
@@ -312,7 +311,7 @@ class _Stream:
                 stage,
                 str(getattr(expected[name], "dtype", "")),
                 statistics,
-                agree,
+                sound,
             )
             self._doubts.show(value, actual[name])
             values.append(value)
@@ -333,25 +332,15 @@ class _Stream:
         original = self._sides.original
         read = {name for names in original.reads for name in names}
         read.update(value.name for value in original.model.graph.output)
-        known = [name for name in original.makers if name in read]
-        shared = {value.name for value in compared}
-        gone = Counter(
-            qualified(node.domain, node.op_type)
-            for node in (original.nodes[original.makers[n]] for n in known if n not in shared)
-        )
-        if known and not compared:
+        makers = {name: original.nodes[place] for name, place in original.makers.items()}
+        operators = {n: qualified(m.domain, m.op_type) for n, m in makers.items() if n in read}
+        if operators and not compared:
             raise UsageError(
                 f"{self._sides.pef.path} has no value of the model: compare takes the model that the PEF "
                 "was converted from"
             )
-        return ValueComparison(
-            self._graph.name,
-            tuple(compared),
-            len({*known, *shared}),
-            dict(gone.most_common()),
-            self.own,
-            inputs,
-            feeds,
+        return ValueComparison.of(
+            self._graph.name, compared, operators, own=self.own, inputs=inputs, feeds=feeds
         )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -32,6 +31,7 @@ from samba_onnx.comparing.judge import judge
 from samba_onnx.comparing.outcome import NotComparableError
 from samba_onnx.comparing.pef_values import PefValues, refuse_several
 from samba_onnx.comparing.value_statistics import ValueStatistics, value_statistics
+from samba_onnx.comparing.walk import Walk
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in, current_precision
 from samba_onnx.export.capture.samba_calls import samba_calls
@@ -259,12 +259,12 @@ class _Compared:
             raise UsageError(
                 "the PEF has no value of the module: compare takes what it was made of"
             )
-        wrong = _wrong(self._doubtful, torchs)
-        values: list[ComparedValue] = []
+        wrong, walk = _wrong(self._doubtful, torchs), Walk[str]()
+        values = []
         for name in sorted(self._statistics, key=torchs.order.__getitem__):
             stage, statistics, dtype = self._statistics[name]
             origin = torchs.origins[name]
-            judged_ = _judged(statistics, name in self._doubtful, name in wrong)
+            judged = _judged(statistics, name in self._doubtful, name in wrong)
             values.append(
                 ComparedValue(
                     name,
@@ -274,16 +274,16 @@ class _Compared:
                     origin.location,
                     stage,
                     dtype,
-                    judged_,
-                    all(value.passed for value in values),
+                    judged,
+                    walk.take(name, [judged.comparison]),
                 )
             )
-        gone = Counter(
-            torchs.origins[name].operator for name in torchs.native if name not in self._statistics
-        )
-        inputs = "the example inputs" + (f" ({condition})" if condition else "")
-        counts = dict(gone.most_common())
-        return ValueComparison(graph, tuple(values), len(torchs.native), counts, own, inputs, {})
+        operators = {name: torchs.origins[name].operator for name in torchs.native}
+        return ValueComparison.of(graph, values, operators, own=own, inputs=_inputs(condition))
+
+
+def _inputs(condition: str) -> str:
+    return "the example inputs" + (f" ({condition})" if condition else "")
 
 
 def _distance(name: str, actual: Any, exact: Any, statistics: ValueStatistics) -> ValueStatistics:
@@ -352,11 +352,9 @@ def _compare_training(
         )
         for place, (name, one) in enumerate(statistics.items())
     )
-    gone = Counter(_role(name) for name in runs.native if name not in actual)
-    condition = f" ({fitting.condition})" if fitting.condition else ""
-    return ValueComparison(
-        graph.name, values, len(runs.native), dict(gone), 0, f"the example inputs{condition}", {}
-    )
+    roles = {name: _role(name) for name in runs.native}
+    inputs = _inputs(fitting.condition)
+    return ValueComparison.of(graph.name, values, roles, own=0, inputs=inputs)
 
 
 def _base(name: str) -> str:

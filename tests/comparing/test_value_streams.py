@@ -25,6 +25,7 @@ from samba_onnx.comparing.value_comparison import (
     compare_values,
     read_source,
 )
+from samba_onnx.comparing.walk import Walk
 from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.program.source_location import STACK_TRACE
 
@@ -213,8 +214,10 @@ def test_each_value_is_told_with_its_node_and_whether_its_operands_agree() -> No
     )
     expected = {"q": right, "b": [right], "c": right, "y": right}
     actual = {**expected, "b": [right * 2], "y": right}
-    verdicts: dict[str, bool] = {}
-    values = compared(one, "ycbq", expected, actual, verdicts)
+    walk = Walk[str]()
+    values = compared(one, "ycbq", expected, actual, walk)
+    assert walk.first is not None
+    assert walk.first.suspects == ("b",)
     assert [value.name for value in values] == ["q", "b", "c", "y"]
     assert [value.position for value in values] == [0, 1, 2, 4]
     assert [value.node for value in values] == ["node_0", "node_1", "node_2", "node_4"]
@@ -228,21 +231,21 @@ def test_each_value_is_told_with_its_node_and_whether_its_operands_agree() -> No
     assert [look[1] is actual[look[0].name] for look in looks] == [True] * 4
     one._look, one._coarser = None, 8.0
     near = {"q": right * np.float32(1 + 2.0**-7)}
-    assert compared(one, "q", expected, near, {})[0].passed
+    assert compared(one, "q", expected, near, Walk[str]())[0].passed
     one._coarser = 1.0
-    assert not compared(one, "q", expected, near, {})[0].passed
+    assert not compared(one, "q", expected, near, Walk[str]())[0].passed
     one._coarser = 8.0
     steps, off = np.array([5, 50], np.int8), {"q": np.array([6, 49], np.int8)}
-    assert compared(one, "q", {"q": steps}, off, {})[0].passed
+    assert compared(one, "q", {"q": steps}, off, Walk[str]())[0].passed
     one._zeros = {}
-    assert not compared(one, "q", {"q": steps}, off, {})[0].passed
+    assert not compared(one, "q", {"q": steps}, off, Walk[str]())[0].passed
 
 
 def test_values_that_nothing_reads_are_not_counted() -> None:
     pieces = ModelPieces(onnx.parser.parse_model(PIECES))
     sides = SimpleNamespace(original=pieces, pef=PEF)
     one = stream(_sides=sides, _graph=GRAPHS[1], own=3)
-    both: Any = [SimpleNamespace(name="q"), SimpleNamespace(name="unread")]
+    both: Any = [SimpleNamespace(name=n, position=i) for i, n in enumerate(("q", "unread"))]
     result = one.result(both, "some inputs", {"x": 1})
     assert (result.graph, result.values, result.own) == ("second", tuple(both), 3)
     assert result.total == 5  # q, b, c, y, and what is compared although nothing reads it

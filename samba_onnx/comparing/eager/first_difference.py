@@ -22,7 +22,8 @@ from samba_onnx.comparing.eager.numbers import to_array
 from samba_onnx.comparing.eager.roundings import Roundings, wide, widened
 from samba_onnx.comparing.eager.torch_runs import FAILURES, Results
 from samba_onnx.comparing.expectations import Expectation
-from samba_onnx.comparing.judge import Verdict, judge
+from samba_onnx.comparing.judge import judge
+from samba_onnx.comparing.walk import Difference, Walk
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
@@ -31,17 +32,9 @@ from samba_onnx.facts.tolerances import TIMES_ALLOWED, spacing
 from samba_onnx.runtime.engine.evaluation import evaluate
 
 
-@dataclass(frozen=True)
-class OperatorDifference:
-    """An operator whose translation computes something else than torch."""
-
-    node: fx.Node
-    verdict: Verdict
-
-
 def first_difference(
     graph: CapturedGraph, *, whole_numbers: bool = True
-) -> OperatorDifference | None:
+) -> Difference[fx.Node] | None:
     """Return the first operator of a captured graph that is translated wrongly.
 
     Args:
@@ -58,16 +51,17 @@ def first_difference(
     values = graph.run(lambda tensor: tensor)
     isolated = _Isolated(graph, values)
     computed = evaluate(ir.to_proto(isolated.model), isolated.feeds)
+    # Of a sum that cancels torch's few roundings may be small by luck; a wrong one is off by more.
+    walk = Walk[fx.Node](TIMES_ALLOWED)
     for node, results in isolated.results.items():
         runs = _OperatorRuns(node, values, tuple(results))
         if not whole_numbers:
             runs = _OperatorRuns(node, values, tuple(i for i in results if runs.is_floating(i)))
         ours = {str(index): computed[name] for index, name in results.items()}
-        # Of a sum that cancels torch's few roundings may be small by luck; a wrong one is off by more.
-        for verdict in judge(ours, Expectation.of_torch(runs)):
-            if not verdict.passed and verdict.of_allowed > TIMES_ALLOWED:
-                return OperatorDifference(node, verdict)
-    return None
+        walk.take(node, judge(ours, Expectation.of_torch(runs)))
+        if walk.first is not None:
+            break
+    return walk.first
 
 
 class _Isolated:

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor, fx
 
 from samba_onnx.comparing.eager.captured_graphs import CapturedGraph, captured_graph, is_faithful
-from samba_onnx.comparing.eager.first_difference import OperatorDifference, first_difference
+from samba_onnx.comparing.eager.first_difference import first_difference
 from samba_onnx.comparing.eager.numbers import to_array
 from samba_onnx.comparing.eager.running import members_of
 from samba_onnx.comparing.eager.torch_runs import TorchRuns
 from samba_onnx.comparing.expectations import Expectation
 from samba_onnx.comparing.judge import Verdict, judge
+from samba_onnx.comparing.walk import Difference
 from samba_onnx.errors import ExecutionError, ExportMismatchError
 from samba_onnx.export.differentiation.recording import BACKWARD
 from samba_onnx.export.places import node_place
@@ -73,7 +74,7 @@ class _Evidence:
     """What is known besides the results of the whole."""
 
     graph: CapturedGraph | None = None
-    difference: OperatorDifference | None = None
+    difference: Difference[fx.Node] | None = None
     """The first operator that is translated wrongly."""
     is_translated: bool = False
     """Whether each operator by itself computes what torch does."""
@@ -85,16 +86,16 @@ class _Evidence:
         """Whether nothing but roundings can be wrong with what was exported."""
         return self.is_translated and bool(self.is_faithful)
 
-    def named_difference(self) -> OperatorDifference | None:
+    def named_difference(self) -> Difference[fx.Node] | None:
         """Return the operator that an error should name."""
         if self.graph is not None and self.is_translated:  # it may be one that chooses among equals
             return first_difference(self.graph)
         return self.difference
 
-    def explanation(self, difference: OperatorDifference | None) -> str:
+    def explanation(self, difference: Difference[fx.Node] | None) -> str:
         """Return the rest of a sentence that says where a result went wrong."""
         if difference is not None:
-            return f"; the first operator that differs is {_where(difference.node)}"
+            return f"; the first operator that differs is {_where(difference.place)}"
         if self.is_faithful is False:
             return "; what was captured of it differs in float64 already"
         if self.is_translated:
@@ -156,10 +157,10 @@ def _error(verdict: Verdict, evidence: _Evidence, runs: TorchRuns) -> ExportMism
     )
 
 
-def _operator_error(difference: OperatorDifference, runs: TorchRuns) -> ExportMismatchError:
+def _operator_error(difference: Difference[fx.Node], runs: TorchRuns) -> ExportMismatchError:
     """Return an error that names an operator."""
     return _refusal(
-        f"{_where(difference.node)} in the exported graph differs from what "
+        f"{_where(difference.place)} in the exported graph differs from what "
         f"{type(runs.module).__name__} computes in torch: {difference.verdict.extent}",
         difference,
     )
@@ -171,8 +172,8 @@ def _where(node: fx.Node) -> str:
     return f"{node.target} {backward}{node_place(node).phrase}"
 
 
-def _refusal(text: str, difference: OperatorDifference | None) -> ExportMismatchError:
-    node = None if difference is None else difference.node
+def _refusal(text: str, difference: Difference[fx.Node] | None) -> ExportMismatchError:
+    node = None if difference is None else difference.place
     return ExportMismatchError(
         f"{text}; write that in another way",
         operator=None if node is None else str(node.target),

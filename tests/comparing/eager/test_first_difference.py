@@ -13,12 +13,12 @@ from torch import Tensor, fx, nn
 from samba_onnx.comparing.eager import first_difference as room
 from samba_onnx.comparing.eager.captured_graphs import CapturedGraph, captured_graph
 from samba_onnx.comparing.eager.first_difference import (
-    OperatorDifference,
     _OperatorRuns,
     first_difference,
 )
 from samba_onnx.comparing.eager.torch_runs import TorchRuns
 from samba_onnx.comparing.judge import Verdict
+from samba_onnx.comparing.walk import Difference
 from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.facts.tolerances import TIMES_ALLOWED, spacing
@@ -48,7 +48,7 @@ def captured() -> Callable[[], CapturedGraph]:
     return graph
 
 
-def difference(graph: CapturedGraph, **options: bool) -> OperatorDifference:
+def difference(graph: CapturedGraph, **options: bool) -> Difference[fx.Node]:
     found = first_difference(graph, **options)
     assert found is not None
     return found
@@ -63,10 +63,10 @@ def test_a_wrong_operator_is_found_and_those_behind_it_are_not_blamed(
     captured: Callable[[], CapturedGraph], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(registry._TABLE, "exp", wrong_number)
-    assert difference(captured()).node.target is torch.ops.aten.exp.default
+    assert difference(captured()).place.target is torch.ops.aten.exp.default
     monkeypatch.setitem(registry._TABLE, "silu", wrong_number)
     found = difference(captured(), whole_numbers=False)
-    assert found.node.target is torch.ops.aten.silu.default
+    assert found.place.target is torch.ops.aten.silu.default
     assert found.verdict.name == "0"
     assert found.verdict.of_allowed > TIMES_ALLOWED
 
@@ -89,7 +89,7 @@ def test_a_wrong_result_of_several_is_found(
     planted(0, monkeypatch)
     for options in ({}, {"whole_numbers": False}):
         found = difference(captured(), **options)
-        assert "sort" in str(found.node.target)
+        assert "sort" in str(found.place.target)
         assert found.verdict.name == "0"
 
 
@@ -112,7 +112,7 @@ def test_an_error_of_as_much_as_torch_may_have_been_lucky_is_none(
     monkeypatch.setattr(room, "judge", judge)
     assert first_difference(captured()) is None
     excess = np.nextafter(TIMES_ALLOWED, np.inf)
-    assert difference(captured()).node.target is torch.ops.aten.silu.default
+    assert difference(captured()).place.target is torch.ops.aten.silu.default
 
 
 def operator_runs(target: Any, *operands: Any, **keywords: Any) -> _OperatorRuns:

@@ -11,9 +11,9 @@ import torch
 from torch import fx, nn
 
 from samba_onnx.comparing.eager import mismatches
-from samba_onnx.comparing.eager.first_difference import OperatorDifference
 from samba_onnx.comparing.eager.mismatches import _Evidence, compared
 from samba_onnx.comparing.judge import Verdict
+from samba_onnx.comparing.walk import Difference
 from samba_onnx.errors import ExecutionError, ExportMismatchError
 from samba_onnx.export.differentiation.recording import BACKWARD
 from samba_onnx.facts.tolerances import TIMES_ALLOWED
@@ -37,7 +37,7 @@ def verdict(
     return Verdict(name, "float32", (1,), *numbers, passed=passed, coarse=coarse, **found)  # type: ignore[arg-type]
 
 
-DIFFERENCE = OperatorDifference(node(), verdict(50.0, "0", "it is off by 0.25"))
+DIFFERENCE = Difference((node(),), verdict(50.0, "0", "it is off by 0.25"))
 PROOF = _Evidence(GRAPH, None, True, True)
 
 
@@ -148,7 +148,7 @@ def test_where_no_number_is_wrong_a_choice_among_equals_may_be(
 ) -> None:
     asked: list[Any] = []
 
-    def first_difference(graph: Any) -> OperatorDifference:
+    def first_difference(graph: Any) -> Difference[fx.Node]:
         asked.append(graph)
         return DIFFERENCE
 
@@ -204,14 +204,14 @@ def test_what_the_program_does_not_know_stays_as_it_is(
     ("difference", "faithful"), [(DIFFERENCE, None), (None, True), (None, False), (None, None)]
 )
 def test_the_closer_look(
-    difference: OperatorDifference | None,
+    difference: Difference[fx.Node] | None,
     faithful: bool | None,
     monkeypatch: pytest.MonkeyPatch,
     runs: Any,
 ) -> None:
     asked: list[Any] = []
 
-    def first_difference(graph: Any, **options: Any) -> OperatorDifference | None:
+    def first_difference(graph: Any, **options: Any) -> Difference[fx.Node] | None:
         asked.append((graph, options))
         return difference
 
@@ -226,7 +226,7 @@ def test_the_closer_look(
 def test_a_closer_look_that_the_engine_or_nobody_can_take(
     monkeypatch: pytest.MonkeyPatch, runs: Any
 ) -> None:
-    def first_difference(graph: Any, **options: Any) -> OperatorDifference | None:
+    def first_difference(graph: Any, **options: Any) -> Difference[fx.Node] | None:
         raise ExecutionError("so many outputs")
 
     monkeypatch.setattr(mismatches, "captured_graph", lambda asked: GRAPH)
