@@ -60,7 +60,7 @@ def rows(folder: Path, *, turns: int = 15, turn_seconds: float = 0.4) -> Iterato
 def _ratio(name: str, folder: Path, turns: int, turn_seconds: float) -> tuple[float, float]:
     import numpy as np
 
-    from samba_onnx.workflows.sample_inputs import input_specs, pef_ranges, random_inputs
+    from samba_onnx.comparing.sample_inputs import input_specs, pef_ranges, random_inputs
 
     model = cached_onnx(name, "full")
     with samba_onnx.convert(model, folder / f"{name}.pef", sample=False) as pef:

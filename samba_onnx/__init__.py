@@ -30,6 +30,7 @@ from samba_onnx.version import __version__
 
 if TYPE_CHECKING:
     from samba_onnx import functional, graph, nn, optim, sambaflow, sambaloader, translations, utils
+    from samba_onnx.comparing.verification import self_test, verify
     from samba_onnx.errors import SambaError
     from samba_onnx.functional import (
         SNType,
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
         zeros_like,
     )
     from samba_onnx.workflows.compiler import analyze, convert
-    from samba_onnx.workflows.verification import self_test, verify
 
 __all__ = [
     "Device",
@@ -173,8 +173,8 @@ _HOMES = {
     "from_onnx": "samba_onnx.sessions",
     "load_pef": "samba_onnx.pef",
     "load_target": "samba_onnx.passes.targets",
-    "self_test": "samba_onnx.workflows.verification",
-    "verify": "samba_onnx.workflows.verification",
+    "self_test": "samba_onnx.comparing.verification",
+    "verify": "samba_onnx.comparing.verification",
 }
 _HOMES |= dict.fromkeys(
     (

@@ -343,7 +343,7 @@ class PassMismatchError(InternalError):
             passes: Names of the passes among which the guilty one is: one, unless the engine could not
                 run the model in between.
             reduction: The smallest part of the model that the passes spoil, a
-                ``samba_onnx.workflows.reduction.Reduction``; None where no part of it shows the fault.
+                ``samba_onnx.comparing.reduction.Reduction``; None where no part of it shows the fault.
             **fields: See ``SambaError``.
         """
         super().__init__(message, **fields)

@@ -10,7 +10,7 @@ import onnx.parser
 import pytest
 
 import samba_onnx
-from samba_onnx.workflows.verification import run_original, verify
+from samba_onnx.comparing.verification import run_original, verify
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21]>\n'
 

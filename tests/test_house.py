@@ -51,7 +51,7 @@ LONG_FUNCTIONS = {
     "samba_onnx/workflows/compiler.py:analyze",
     "samba_onnx/workflows/compiler.py:convert",
     "samba_onnx/workflows/porting.py:port",
-    "samba_onnx/workflows/reference_sample.py:make_sample",
+    "samba_onnx/comparing/reference_sample.py:make_sample",
 }
 
 SHARED_NAMES: frozenset[str] = frozenset()

@@ -11,7 +11,7 @@ import onnx.parser
 import pytest
 
 import samba_onnx
-from samba_onnx.workflows.verification import verify
+from samba_onnx.comparing.verification import verify
 
 HEADER = '<ir_version: 8, opset_import: ["" : 15]>\n'
 

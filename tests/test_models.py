@@ -9,8 +9,8 @@ import pytest
 import samba_onnx
 from models import MODELS
 from models.cache import cached_onnx
-from samba_onnx.workflows.sample_inputs import input_specs, pef_ranges, random_inputs
-from samba_onnx.workflows.verification import compare, run_original
+from samba_onnx.comparing.sample_inputs import input_specs, pef_ranges, random_inputs
+from samba_onnx.comparing.verification import compare, run_original
 from tests.rows import others_slow
 from tests.versions import needs
 

@@ -27,9 +27,9 @@ from samba_onnx.errors import UsageError
 from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
+    from samba_onnx.comparing.compared_values import ComparedValue, ValueComparison
     from samba_onnx.pef import Pef
     from samba_onnx.report.values import ValueComparisonReport, ValueErrorReport
-    from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 
 _ADVICE: Final = (
     "samba-port reduce writes the smallest part of the model that shows it; to tell an engine's fault from "
@@ -95,7 +95,7 @@ def compare(
 
 
 def _compare_onnx(model: str, pef: Pef, activity: Activity, **options: Any) -> ValueComparison:
-    from samba_onnx.workflows.value_comparison import compare_values
+    from samba_onnx.comparing.value_comparison import compare_values
 
     activity.step("compare")
     return compare_values(model, pef, progress=activity.count, **options)

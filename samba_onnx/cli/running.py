@@ -292,7 +292,7 @@ def _random(
     dims: Mapping[str, int],
 ) -> dict[str, Any]:
     """Make random inputs whose dynamic dimensions agree with the given arrays."""
-    from samba_onnx.workflows.sample_inputs import DYNAMIC_SIZE, pef_ranges, random_inputs
+    from samba_onnx.comparing.sample_inputs import DYNAMIC_SIZE, pef_ranges, random_inputs
 
     known = dict(dims)
     for name, value in arrays.items():

@@ -13,11 +13,11 @@ from samba_onnx.workflows.model_sources import is_configuration
 
 if TYPE_CHECKING:
     from samba_onnx.cli.fitting import Sizing
+    from samba_onnx.comparing.compared_values import ValueComparison
+    from samba_onnx.comparing.trials import Verification
     from samba_onnx.compiling.options import CompileOptions
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
-    from samba_onnx.workflows.compared_values import ValueComparison
-    from samba_onnx.workflows.trials import Verification
 
 
 def convert_torch(

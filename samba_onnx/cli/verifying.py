@@ -30,8 +30,8 @@ from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
+    from samba_onnx.comparing.trials import Verification
     from samba_onnx.report.comparison import OutputErrorReport, VerificationReport
-    from samba_onnx.workflows.trials import Verification
 
 
 InputFileOption = Annotated[
@@ -112,10 +112,10 @@ def verify(
     refuse_overwriting(*files, outputs={"--json": json})
 
     from samba_onnx.cli.residents import refuse_missing_weights
+    from samba_onnx.comparing.verification import self_test
+    from samba_onnx.comparing.verification import verify as compare_with_original
     from samba_onnx.pef import load_pef
     from samba_onnx.report.run_text import verification_text
-    from samba_onnx.workflows.verification import self_test
-    from samba_onnx.workflows.verification import verify as compare_with_original
 
     with Activity(quiet) as activity, load_pef(files[-1]) as pef:
         refuse_missing_weights(

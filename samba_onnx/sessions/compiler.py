@@ -12,6 +12,7 @@ from typing import Any, Final
 from torch import nn
 from torch.optim import Optimizer
 
+from samba_onnx.comparing.eager.refusals import refuse_unless_prepared
 from samba_onnx.compiling.choices import Level
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.errors import UsageError
@@ -37,9 +38,8 @@ from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph
 from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor.arrays import to_array
-from samba_onnx.workflows.checking.original import convert_compared
-from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
 from samba_onnx.workflows.compiler import ProgramSource, compile_programs, convert
+from samba_onnx.workflows.original import convert_compared
 from samba_onnx.workflows.records import GraphRecord, write_records
 from samba_onnx.workflows.torch_programs import (
     Training,

@@ -9,6 +9,7 @@ from typing import Final
 
 import onnx_ir as ir
 
+from samba_onnx.comparing.pass_guard import PassGuard
 from samba_onnx.compiling.choices import ShardingMode
 from samba_onnx.compiling.model_options import InputShapes
 from samba_onnx.compiling.options import CompileOptions
@@ -28,7 +29,6 @@ from samba_onnx.passes.targets import LOOPING, Target, load_target, with_conditi
 from samba_onnx.passes.timing.hosts import load_host
 from samba_onnx.safety.files import printable
 from samba_onnx.workflows.half_types import float16_type, precision_for
-from samba_onnx.workflows.pass_guard import PassGuard
 from samba_onnx.workflows.planning import CompilerSettings, Progress, silent
 from samba_onnx.workflows.sizes import each_size
 

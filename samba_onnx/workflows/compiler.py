@@ -15,6 +15,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Unpack
 
+from samba_onnx.comparing.reference_sample import (
+    OtherShapeError,
+    Sample,
+    is_tried,
+    make_sample,
+)
 from samba_onnx.compiling.option import Front
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.compiling.signatures import takes_keywords
@@ -30,12 +36,6 @@ from samba_onnx.workflows.choices import compiler_settings, pipeline_options
 from samba_onnx.workflows.onnx_planning import plan_onnx
 from samba_onnx.workflows.packaging import Trial, package, pef_destination, weight_source
 from samba_onnx.workflows.planning import PlannedPrograms, Progress, plan_programs, silent
-from samba_onnx.workflows.reference_sample import (
-    OtherShapeError,
-    Sample,
-    is_tried,
-    make_sample,
-)
 
 if TYPE_CHECKING:
     import onnx

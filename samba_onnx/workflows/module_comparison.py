@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -19,6 +18,20 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
+from samba_onnx.comparing.both_sides import plain_engine
+from samba_onnx.comparing.compared_values import ComparedValue, ValueComparison
+from samba_onnx.comparing.eager.captured_graphs import CapturedGraph, captured_graph
+from samba_onnx.comparing.eager.own_inputs import fitting_runs
+from samba_onnx.comparing.eager.recorded_layers import recorded_layers
+from samba_onnx.comparing.eager.roundings import Roundings, wide, widened
+from samba_onnx.comparing.eager.running import feeds_of
+from samba_onnx.comparing.eager.torch_runs import FAILURES, Results, TorchRuns
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
+from samba_onnx.comparing.judge import judge
+from samba_onnx.comparing.outcome import NotComparableError
+from samba_onnx.comparing.pef_values import PefValues, refuse_several
+from samba_onnx.comparing.value_statistics import ValueStatistics, value_statistics
+from samba_onnx.comparing.walk import Walk
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in, current_precision
 from samba_onnx.export.capture.samba_calls import samba_calls
@@ -35,24 +48,10 @@ from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.source_location import trace_location
 from samba_onnx.runtime.device import Device
 from samba_onnx.tensor.arrays import to_array
-from samba_onnx.workflows.both_sides import plain_engine
-from samba_onnx.workflows.checking.captured_graphs import CapturedGraph, captured_graph
-from samba_onnx.workflows.checking.judge import judged
-from samba_onnx.workflows.checking.outcome import NotComparableError
-from samba_onnx.workflows.checking.own_inputs import fitting_runs
-from samba_onnx.workflows.checking.roundings import Roundings, wide, widened
-from samba_onnx.workflows.checking.running import feeds_of
-from samba_onnx.workflows.checking.torch_runs import FAILURES, Results, TorchRuns
-from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 from samba_onnx.workflows.mini_batches import refuse_mini_batches
-from samba_onnx.workflows.output_errors import ChosenTolerances
-from samba_onnx.workflows.parallel import refuse_several
-from samba_onnx.workflows.pef_values import PefValues
-from samba_onnx.workflows.recorded_layers import recorded_layers
 from samba_onnx.workflows.records import read_records
 from samba_onnx.workflows.torch_models import TorchModel, export_model
 from samba_onnx.workflows.torch_programs import attached_losses, named_inputs
-from samba_onnx.workflows.value_statistics import ValueStatistics, value_statistics
 
 JUDGED_BY: Final = "a small multiple of torch's own error, against float64"
 """What results of torch are judged by."""
@@ -199,10 +198,8 @@ class _TorchValues:
             value = self.native.get(name)
             if value is None or not _within(node, path) or value.shape != array.shape:
                 continue
-            if (
-                value.dtype == array.dtype
-                and not judged({name: value}, _Once({name: array}, self.unit)).mismatches
-            ):
+            once = Expectation.of_torch(_Once({name: array}, self.unit))
+            if judge({name: value}, once)[0].passed:
                 return name
         return None
 
@@ -262,12 +259,12 @@ class _Compared:
             raise UsageError(
                 "the PEF has no value of the module: compare takes what it was made of"
             )
-        wrong = _wrong(self._doubtful, torchs)
-        values: list[ComparedValue] = []
+        wrong, walk = _wrong(self._doubtful, torchs), Walk[str]()
+        values = []
         for name in sorted(self._statistics, key=torchs.order.__getitem__):
             stage, statistics, dtype = self._statistics[name]
             origin = torchs.origins[name]
-            judged_ = _judged(statistics, name in self._doubtful, name in wrong)
+            judged = _judged(statistics, name in self._doubtful, name in wrong)
             values.append(
                 ComparedValue(
                     name,
@@ -277,16 +274,16 @@ class _Compared:
                     origin.location,
                     stage,
                     dtype,
-                    judged_,
-                    all(value.passed for value in values),
+                    judged,
+                    walk.take(name, [judged.comparison]),
                 )
             )
-        gone = Counter(
-            torchs.origins[name].operator for name in torchs.native if name not in self._statistics
-        )
-        inputs = "the example inputs" + (f" ({condition})" if condition else "")
-        counts = dict(gone.most_common())
-        return ValueComparison(graph, tuple(values), len(torchs.native), counts, own, inputs, {})
+        operators = {name: torchs.origins[name].operator for name in torchs.native}
+        return ValueComparison.of(graph, values, operators, own=own, inputs=_inputs(condition))
+
+
+def _inputs(condition: str) -> str:
+    return "the example inputs" + (f" ({condition})" if condition else "")
 
 
 def _distance(name: str, actual: Any, exact: Any, statistics: ValueStatistics) -> ValueStatistics:
@@ -304,7 +301,8 @@ def _wrong(doubtful: Results, torchs: Any) -> frozenset[str]:
     """Return which values are further from float64 than torch accounts for."""
     if not doubtful:
         return frozenset()
-    return frozenset(mismatch.name for mismatch in judged(doubtful, torchs).mismatches)
+    verdicts = judge(doubtful, Expectation.of_torch(torchs))
+    return frozenset(verdict.name for verdict in verdicts if not verdict.passed)
 
 
 def _judged(statistics: ValueStatistics, doubtful: bool, wrong: bool) -> ValueStatistics:
@@ -354,11 +352,9 @@ def _compare_training(
         )
         for place, (name, one) in enumerate(statistics.items())
     )
-    gone = Counter(_role(name) for name in runs.native if name not in actual)
-    condition = f" ({fitting.condition})" if fitting.condition else ""
-    return ValueComparison(
-        graph.name, values, len(runs.native), dict(gone), 0, f"the example inputs{condition}", {}
-    )
+    roles = {name: _role(name) for name in runs.native}
+    inputs = _inputs(fitting.condition)
+    return ValueComparison.of(graph.name, values, roles, own=0, inputs=inputs)
 
 
 def _base(name: str) -> str:

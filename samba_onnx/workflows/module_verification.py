@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from samba_onnx.comparing.eager.own_inputs import fitting_runs
+from samba_onnx.comparing.expectations import ChosenTolerances
+from samba_onnx.comparing.outcome import NotComparableError
+from samba_onnx.comparing.trials import Verification
+from samba_onnx.comparing.verification import verify_results
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.capture.samba_calls import samba_calls
@@ -9,13 +14,8 @@ from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.facts.precisions import stored_precision
 from samba_onnx.pef import Pef
 from samba_onnx.tensor.arrays import to_array
-from samba_onnx.workflows.checking.outcome import NotComparableError
-from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.mini_batches import in_each_batch, run_name
-from samba_onnx.workflows.output_errors import ChosenTolerances
 from samba_onnx.workflows.torch_models import TorchModel, export_model
-from samba_onnx.workflows.trials import Verification
-from samba_onnx.workflows.verification import verify_results
 
 
 @samba_calls()

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from samba_onnx.comparing.reference_sample import forget_stated_outputs
 from samba_onnx.loading import LoadedModel, fix_inputs, load_model, onnx_program
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.program.program import Program
 from samba_onnx.workflows.choices import with_fixed_inputs
 from samba_onnx.workflows.planning import CompilerSettings, PlannedPrograms, plan_sizes
-from samba_onnx.workflows.reference_sample import forget_stated_outputs
 
 if TYPE_CHECKING:
     import onnx

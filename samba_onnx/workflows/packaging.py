@@ -12,6 +12,7 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
+from samba_onnx.comparing.reference_sample import Sample
 from samba_onnx.errors import InternalError, InvalidModelError, ModelError, PefError, UsageError
 from samba_onnx.passes.planning.emission import emit_stage, index_values, is_stored
 from samba_onnx.passes.planning.plan import GraphPlan
@@ -30,7 +31,6 @@ from samba_onnx.pef.sources import Source
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.safety.files import atomic_output, printable, restored_on_failure
 from samba_onnx.safety.preparing import refuse_unpreparable
-from samba_onnx.workflows.reference_sample import Sample
 
 KEPT_KINDS = (SymbolKind.WEIGHT, SymbolKind.CONSTANT)
 """Kinds of symbols whose content is inside the PEF."""

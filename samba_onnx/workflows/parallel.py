@@ -12,27 +12,10 @@ from samba_onnx.passes.pipeline import PipelineResult
 from samba_onnx.passes.planning.caches import cached_bytes
 from samba_onnx.passes.sharding.cuts import Cut
 from samba_onnx.passes.sharding.programs import ParallelOptions, cut_inputs, cut_part
-from samba_onnx.pef import Pef
 from samba_onnx.pef.sharding import Parallelism
 from samba_onnx.program.program import Program
 
-__all__ = ["ProgramCutter", "refuse_several"]
-
-
-def refuse_several(pef: Pef) -> None:
-    """Refuse a PEF for several RDUs, where values are compared one by one: each RDU has parts of them.
-
-    Args:
-        pef: Any.
-
-    Raises:
-        UsageError: It was compiled for several.
-    """
-    if pef.manifest.parallel is not None:
-        raise UsageError(
-            f"{pef.path} is for {pef.manifest.parallel.rdus} RDUs, each of which has parts of its inner values: "
-            "verify compares its outputs; for inner values convert without --n-chips"
-        )
+__all__ = ["ProgramCutter"]
 
 
 class ProgramCutter:

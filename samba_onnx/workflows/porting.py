@@ -19,6 +19,10 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.export import ExportedProgram
 
+from samba_onnx.comparing.eager.inference import compare_with_eager
+from samba_onnx.comparing.eager.own_inputs import fitting_runs
+from samba_onnx.comparing.outcome import NotComparableError
+from samba_onnx.comparing.reference_sample import Sample, keep_sample
 from samba_onnx.compiling.option import Front
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.compiling.signatures import takes_keywords
@@ -38,9 +42,6 @@ from samba_onnx.safety.files import printable
 from samba_onnx.safety.frames import frames_together
 from samba_onnx.tensor.arrays import compiled_array, to_array
 from samba_onnx.tensor.lazy_parameters import LAZY
-from samba_onnx.workflows.checking.inference import compare_with_eager
-from samba_onnx.workflows.checking.outcome import NotComparableError
-from samba_onnx.workflows.checking.own_inputs import fitting_runs
 from samba_onnx.workflows.choices import chosen_target
 from samba_onnx.workflows.compiler import Compiled, ProgramSource, compile
 from samba_onnx.workflows.configurations import from_configuration, stated_positions
@@ -48,7 +49,6 @@ from samba_onnx.workflows.factories import RETURNS, call_factory
 from samba_onnx.workflows.half_types import precision_for
 from samba_onnx.workflows.model_sources import is_configuration
 from samba_onnx.workflows.planning import Progress, silent
-from samba_onnx.workflows.reference_sample import Sample, keep_sample
 from samba_onnx.workflows.torch_fitting import resized, torch_dimension
 from samba_onnx.workflows.torch_models import TorchModel, export_model
 from samba_onnx.workflows.torch_programs import (

@@ -15,6 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from samba_onnx.comparing.eager.inference import compare_with_eager
+from samba_onnx.comparing.eager.optimizers import compare_updates
+from samba_onnx.comparing.eager.training import compare_training
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.modules import Captured, Inputs, arguments
 from samba_onnx.export.capture.modules import input_names as flat_names
@@ -30,9 +33,6 @@ from samba_onnx.program.fingerprint import fingerprint
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
 from samba_onnx.tensor.inputs import name_inputs
 from samba_onnx.workflows.built_in import built_in
-from samba_onnx.workflows.checking.inference import compare_with_eager
-from samba_onnx.workflows.checking.optimizers import compare_updates
-from samba_onnx.workflows.checking.training import compare_training
 from samba_onnx.workflows.records import GraphRecord, onnx_record, write_records
 
 LOGGER: Final = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from samba_onnx.export.operators import registry
 from samba_onnx.export.programs import optimizers
 from samba_onnx.pef import load_pef
 from tests.cli.conftest import SambaPort
-from tests.workflows.checking.planted import (
+from tests.comparing.eager.planted import (
     LINE,
     REFUSED,
     Hopeless,
@@ -25,7 +25,7 @@ from tests.workflows.checking.planted import (
     wrong_update,
 )
 
-HERE = "tests.workflows.checking.planted"
+HERE = "tests.comparing.eager.planted"
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ import pytest
 
 import samba_onnx
 from tests.cli.conftest import SambaPort
-from tests.workflows.broken_passes import BROKEN
-from tests.workflows.test_value_comparison import net, with_pass
+from tests.comparing.broken_passes import BROKEN
+from tests.comparing.test_value_comparison import net, with_pass
 
 DOCS = Path(__file__).parents[2] / "docs"
 

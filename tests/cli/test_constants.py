@@ -13,8 +13,8 @@ import onnx.parser
 import pytest
 
 import samba_onnx
+from samba_onnx.comparing.verification import run_original
 from samba_onnx.errors import InputError
-from samba_onnx.workflows.verification import run_original
 from tests.cli.conftest import SambaPort
 
 TEXT = """

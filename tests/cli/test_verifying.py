@@ -13,19 +13,17 @@ import onnx
 import pytest
 
 import samba_onnx
-from samba_onnx.workflows import verification
-from samba_onnx.workflows.output_errors import OutputComparison
-from samba_onnx.workflows.trials import Verification
+from samba_onnx.comparing import verification
+from samba_onnx.comparing.judge import Verdict
+from samba_onnx.comparing.trials import Verification
 from tests.cli.conftest import SambaPort
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def _compared(passed: bool, error: float) -> Verification:
-    output = OutputComparison(
-        "y", "float32", (4, 32), error, error, 0 if passed else 3, 128, passed
-    )
-    good = OutputComparison("z", "int64", (2,), 0.0, 0.0, 0, 2, passed=True)
+    output = Verdict("y", "float32", (4, 32), error, error, 0 if passed else 3, 128, passed)
+    good = Verdict("z", "int64", (2,), 0.0, 0.0, 0, 2, passed=True)
     return Verification("original", (good, output), 1e-4, 1e-5)
 
 

@@ -14,12 +14,12 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import samba_onnx as samba
+from samba_onnx.comparing.eager.inference import compare_with_eager
+from samba_onnx.comparing.outcome import Comparison
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.functional import HOST_OPERATORS
 from samba_onnx.functional.index_types import INDEX_ARGUMENTS, WideIndices
-from samba_onnx.workflows.checking.inference import compare_with_eager
-from samba_onnx.workflows.checking.outcome import Comparison
 from tests.export.exporting import outputs_of
 
 Operation = Callable[[Tensor, Tensor], Tensor]

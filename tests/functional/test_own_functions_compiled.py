@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 import samba_onnx as samba
 from samba_onnx import SNType
+from samba_onnx.comparing.eager.inference import compare_with_eager
+from samba_onnx.comparing.eager.training import compare_training
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.functional import sn_fma, sn_imm, sn_iteridx, sn_select
 from samba_onnx.operator_names import OWN_FUNCTIONS
-from samba_onnx.workflows.checking.inference import compare_with_eager
-from samba_onnx.workflows.checking.training import compare_training
 
 TABLE = torch.linspace(-2.0, 3.0, 25).reshape(5, 5).sin()
 ROW = torch.tensor([0.3, -1.0, 2.0, 0.7, -0.2])

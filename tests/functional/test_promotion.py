@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import samba_onnx as samba
+from samba_onnx.comparing.eager.inference import compare_with_eager
+from samba_onnx.comparing.outcome import ComparisonOutcome
 from samba_onnx.export.capture import promotion
 from samba_onnx.export.capture.modules import capture
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.functional import HOST_OPERATORS
 from samba_onnx.functional.promotion import PROMOTED, Promotion
-from samba_onnx.workflows.checking.inference import compare_with_eager
-from samba_onnx.workflows.checking.outcome import ComparisonOutcome
 from tests.export.exporting import RELATIVE, outputs_of
 from tests.export.training_models import prepared
 

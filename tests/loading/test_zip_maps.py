@@ -12,11 +12,11 @@ import pytest
 from onnx import helper
 
 import samba_onnx
+from samba_onnx.comparing.verification import verify
 from samba_onnx.errors import InvalidModelError
 from samba_onnx.loading import load_model
 from samba_onnx.runtime.device import Device
 from samba_onnx.safety.all_tensors import all_tensors
-from samba_onnx.workflows.verification import verify
 
 X = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
 

@@ -20,7 +20,7 @@ from samba_onnx.graph import FwdGraph
 from samba_onnx.pef import load_pef
 from samba_onnx.runtime.device import Device
 from samba_onnx.sessions import SambaSession
-from tests.workflows.checking.planted import (
+from tests.comparing.eager.planted import (
     LINE,
     REFUSED,
     Hopeless,

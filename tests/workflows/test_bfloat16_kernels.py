@@ -22,10 +22,10 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from samba_onnx.comparing.eager.running import feeds_of, run_part
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.facts.precisions import Precision
-from samba_onnx.workflows.checking.running import feeds_of, run_part
 
 
 class Called(nn.Module):

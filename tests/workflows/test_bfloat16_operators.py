@@ -13,10 +13,10 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 import samba_onnx
+from samba_onnx.comparing.reference_sample import RANDOM_OPERATORS
+from samba_onnx.comparing.verification import compare, run_original
 from samba_onnx.errors import ExecutionError
 from samba_onnx.passes.targets.target import load_target
-from samba_onnx.workflows.reference_sample import RANDOM_OPERATORS
-from samba_onnx.workflows.verification import compare, run_original
 from tests.backend_cases import BackendCase, node_cases, node_modules
 
 SCATTERS: Mapping[str, Any] = {

@@ -11,11 +11,11 @@ import pytest
 import samba_onnx
 from models import MODELS
 from models.cache import cached_onnx
+from samba_onnx.comparing.sample_inputs import input_specs, pef_ranges, random_inputs
+from samba_onnx.comparing.verification import compare, run_original
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.log import render_log
 from samba_onnx.report import Report
-from samba_onnx.workflows.sample_inputs import input_specs, pef_ranges, random_inputs
-from samba_onnx.workflows.verification import compare, run_original
 from tests.rows import others_slow
 
 

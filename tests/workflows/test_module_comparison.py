@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from samba_onnx.comparing.compared_values import ComparedValue
 from samba_onnx.errors import UsageError
-from samba_onnx.workflows.compared_values import ComparedValue
 from samba_onnx.workflows.module_comparison import compare_module
 from samba_onnx.workflows.porting import TorchModel, port
-from tests.workflows.broken_passes import BROKEN
-from tests.workflows.test_value_comparison import with_pass
+from tests.comparing.broken_passes import BROKEN
+from tests.comparing.test_value_comparison import with_pass
 
 
 class Net(nn.Module):

@@ -13,13 +13,15 @@ import pytest
 import torch
 from torch import fx, nn
 
+from samba_onnx.comparing.eager.captured_graphs import CapturedGraph
+from samba_onnx.comparing.expectations import ChosenTolerances
+from samba_onnx.comparing.value_statistics import ValueStatistics, value_statistics
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.facts.names import LOSSES
 from samba_onnx.facts.precisions import Precision
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.workflows import module_comparison
-from samba_onnx.workflows.checking.captured_graphs import CapturedGraph
 from samba_onnx.workflows.module_comparison import (
     JUDGED_BY,
     _base,
@@ -37,8 +39,6 @@ from samba_onnx.workflows.module_comparison import (
     _wrong,
     trains,
 )
-from samba_onnx.workflows.output_errors import ChosenTolerances
-from samba_onnx.workflows.value_statistics import ValueStatistics, value_statistics
 
 LINE = 'File "mine.py", line 3, in forward\n    return x\n'
 

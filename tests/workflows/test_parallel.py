@@ -14,13 +14,13 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from samba_onnx.comparing.value_comparison import compare_values
+from samba_onnx.comparing.verification import verify
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.manifest import Cause, Direction, Manifest
 from samba_onnx.report import Report
 from samba_onnx.runtime.parallel_device import ParallelDevice
 from samba_onnx.workflows.compiler import analyze, convert
-from samba_onnx.workflows.value_comparison import compare_values
-from samba_onnx.workflows.verification import verify
 from tests.passes.sharding.models import LENGTH, llama
 
 LLAMA_3_70B = {

@@ -12,12 +12,13 @@ import onnx.parser
 import pytest
 
 import samba_onnx
+from samba_onnx.comparing import both_sides, value_comparison
+from samba_onnx.comparing.reduction import RefusedByEngineError
 from samba_onnx.errors import ExecutionError, ModelLimitError
-from samba_onnx.workflows import both_sides, reducing, value_comparison
+from samba_onnx.workflows import reducing
 from samba_onnx.workflows.reducing import _Converter, _whole, reduce_pef
-from samba_onnx.workflows.reduction import RefusedByEngineError
-from tests.workflows.broken_passes import BROKEN
-from tests.workflows.test_value_comparison import net, with_pass
+from tests.comparing.broken_passes import BROKEN
+from tests.comparing.test_value_comparison import net, with_pass
 
 
 @pytest.fixture

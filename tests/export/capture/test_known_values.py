@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves as leaves
 
+from samba_onnx.comparing.eager.inference import compare_with_eager
 from samba_onnx.errors import BranchWarning, ModelError
 from samba_onnx.export.capture.branches import Values
 from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.programs.inference import export_inference
-from samba_onnx.workflows.checking.inference import compare_with_eager
 from tests.export.training_models import prepared
 
 OWN = torch.arange(4.0)

@@ -17,12 +17,12 @@ from torch.ao import quantization
 from torch.nn.utils import rnn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
+from samba_onnx.comparing.eager.inference import compare_with_eager
+from samba_onnx.comparing.eager.training import compare_training
+from samba_onnx.comparing.outcome import ComparisonOutcome
 from samba_onnx.errors import SambaError
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.training import export_training
-from samba_onnx.workflows.checking.inference import compare_with_eager
-from samba_onnx.workflows.checking.outcome import ComparisonOutcome
-from samba_onnx.workflows.checking.training import compare_training
 from samba_onnx.workflows.torch_programs import named_inputs
 
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 import samba_onnx as samba
+from samba_onnx.comparing.eager.inference import compare_with_eager
+from samba_onnx.comparing.eager.training import compare_training
 from samba_onnx.errors import SambaError
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.training import export_training
-from samba_onnx.workflows.checking.inference import compare_with_eager
-from samba_onnx.workflows.checking.training import compare_training
 
 BODIES: dict[str, Callable[[Tensor], Tensor]] = {
     "to_torch": lambda x: samba.to_torch(x) * 2,

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from samba_onnx.comparing.eager.training import compare_training
+from samba_onnx.comparing.outcome import ComparisonOutcome
 from samba_onnx.errors import GradientError
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.tensor.modules import from_torch_model_
-from samba_onnx.workflows.checking.outcome import ComparisonOutcome
-from samba_onnx.workflows.checking.training import compare_training
 from tests.training.written_gradients import (
     BETWEEN,
     KINDS,

@@ -132,7 +132,7 @@ def test_a_rounded_product_is_its_float32_rounded() -> None:
     text = """g (float[16, 40] u, float[16, 30] v) => (bfloat16[40, 30] w__grad) {
         x = Cast<to = 16>(u) y = Cast<to = 16>(v) t = Transpose<perm = [1, 0]>(x) w__grad = MatMul(t, y) }"""
     program = round_stochastically(backward(text, "w__grad"), {Rounding.GRADIENTS})
-    from samba_onnx.workflows.checking.running import run_part
+    from samba_onnx.comparing.eager.running import run_part
 
     generator = np.random.default_rng(0)
     u, v = (

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models import build
+from samba_onnx.comparing.eager.training import compare_training
+from samba_onnx.comparing.outcome import ComparisonOutcome
 from samba_onnx.errors import GradientError
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.facts.names import gradient_name, updated_name, zeroed_name
 from samba_onnx.program.kinds import SectionType, SymbolKind
-from samba_onnx.workflows.checking.outcome import ComparisonOutcome
-from samba_onnx.workflows.checking.training import compare_training
 from tests.export.training_models import (
     Shared,
     WithLoss,

@@ -10,8 +10,8 @@ import onnx
 import onnxruntime as ort
 import pytest
 
+from samba_onnx.comparing import verification
 from samba_onnx.runtime.engine.onnxruntime.values import HostSession
-from samba_onnx.workflows import verification
 from tests.versions import needs
 
 

@@ -1,0 +1,1 @@
+"""What eager torch computes of a module, of each of its operators, and of a step of its optimizers."""
