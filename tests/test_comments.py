@@ -44,6 +44,7 @@ FLOORS: Final = {
     "samba_onnx/sambaflow": 4.0,
     "samba_onnx/sessions": 0.0,
     "samba_onnx/tensor": 4.0,
+    "samba_onnx/tools": 0.0,
     "samba_onnx/utils": 4.0,
     "samba_onnx/workflows": 0.0,
 }

@@ -237,7 +237,7 @@ def test_every_section_type_is_where_people_and_machines_look_for_it() -> None:
 def test_guides_name_files_that_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Words\n")[2]
     paths = set(re.findall(r"`([\w/]+/[\w./]*\w+\.(?:py|toml|md|json))`", text))
-    paths -= {path for path in paths if path.endswith(("/x.py", "/test_x.py"))}
+    paths -= {path for path in paths if path.endswith(("/x.py", "/test_x.py")) or "/NAME/" in path}
     assert len(paths) > 30
     missing = {path for path in paths if not (ROOT / path).exists()}
     assert {path for path in missing if not (ROOT / "runtime/engine" / path).exists()} == set()

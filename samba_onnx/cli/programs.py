@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from samba_onnx.sambaflow.environments import EnvironmentChange
 
 
-def exec_(
+def exec(  # the name that users type; nothing here needs Python's own
     program: Annotated[
         str, typer.Argument(metavar="PROGRAM", help="A Python program that imports sambaflow.")
     ],
@@ -102,18 +102,3 @@ def execute(command: Sequence[str]) -> int:
         return EXIT_USAGE
     run_program(command[0], command[1:])
     return EXIT_YES
-
-
-def program_of(arguments: Sequence[str]) -> Sequence[str] | None:
-    """Return the program that a command line is to run, with the program's own command line.
-
-    Args:
-        arguments: Without the name ``samba-port``.
-
-    Returns:
-        None where the command is another one, or wants help, or names no program.
-    """
-    if arguments[:1] != ["exec"]:
-        return None
-    rest = arguments[2:] if arguments[1:2] == ["--"] else arguments[1:]
-    return rest if rest and not rest[0].startswith("-") else None

@@ -1,0 +1,11 @@
+"""``samba-port calibrate``."""
+
+from samba_onnx.tools import Tool
+
+TOOL = Tool(
+    "calibrate",
+    question="How fast is this machine's CPU, for the times of fallbacks?",
+    place=150,
+    documents={"calibration": "samba_onnx.report.calibration:CalibrationReport"},
+    module="samba_onnx.cli.calibrating",
+)

@@ -1,0 +1,12 @@
+"""``samba-port compare``."""
+
+from samba_onnx.tools import Tool
+
+TOOL = Tool(
+    "compare",
+    question="Which value of the model is the first that the PEF computes differently?",
+    place=70,
+    isolated=True,
+    documents={"values": "samba_onnx.report.values:ValueComparisonReport"},
+    module="samba_onnx.cli.comparing",
+)

@@ -1,0 +1,12 @@
+"""``samba-port data-prep``."""
+
+from samba_onnx.tools import Tool
+
+TOOL = Tool(
+    "data-prep",
+    question="What does training read, made of this text?",
+    place=180,
+    commands=("pipeline", "data_prep", "decode"),
+    page="data_preparation.md",
+    module="samba_onnx.cli.data_preparation",
+)
