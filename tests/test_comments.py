@@ -34,7 +34,6 @@ FLOORS: Final = {
     "samba_onnx/facts": 4.0,
     "samba_onnx/functional": 4.0,
     "samba_onnx/importing": 4.0,
-    "samba_onnx/lint": 4.0,
     "samba_onnx/loading": 4.0,
     "samba_onnx/optim": 4.0,
     "samba_onnx/pef": 4.0,
