@@ -29,7 +29,6 @@ FLOORS: Final = {
     "passes/targets": 4.0,
     "runtime": 4.0,
     "samba_onnx/cli": 0.0,
-    "samba_onnx/data_prep": 4.0,
     "samba_onnx/export": 0.0,
     "samba_onnx/facts": 4.0,
     "samba_onnx/functional": 4.0,

@@ -29,7 +29,7 @@ TABLE = {
 def drawn() -> dict[str, int]:
     """Return the line of the drawing in which each room stands."""
     rows = DRAWING.splitlines()[1:]
-    notes = rows[0].index("one folder")  # the column in which every line says what a room is
+    notes = rows[0].index("the data")  # the column in which every line says what a room is
     words = {
         word: number
         for number, row in enumerate(rows)

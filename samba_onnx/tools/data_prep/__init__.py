@@ -8,5 +8,4 @@ TOOL = Tool(
     place=180,
     commands=("pipeline", "data_prep", "decode"),
     page="data_preparation.md",
-    module="samba_onnx.cli.data_preparation",
 )
