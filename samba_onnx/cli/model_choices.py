@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samba_onnx.cli.calibrating import host_profile
+from samba_onnx.cli.host_profiles import host_profile
 from samba_onnx.cli.options import parse_input_shapes
 from samba_onnx.errors import UsageError
 from samba_onnx.workflows.model_sources import (

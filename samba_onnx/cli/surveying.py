@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from samba_onnx.cli.calibrating import host_profile
 from samba_onnx.cli.display import Display, refuse_overwriting, write_file
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
 from samba_onnx.cli.fusion_options import DefaultRulesOption, RulesOption, fusion_choices
+from samba_onnx.cli.host_profiles import host_profile
 from samba_onnx.cli.limits import FailOption
 from samba_onnx.cli.model_choices import chosen_target
 from samba_onnx.cli.options import (

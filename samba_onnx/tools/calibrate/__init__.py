@@ -6,6 +6,5 @@ TOOL = Tool(
     "calibrate",
     question="How fast is this machine's CPU, for the times of fallbacks?",
     place=150,
-    documents={"calibration": "samba_onnx.report.calibration:CalibrationReport"},
-    module="samba_onnx.cli.calibrating",
+    documents={"calibration": "samba_onnx.tools.calibrate.calibrate_report:CalibrationReport"},
 )

@@ -8,8 +8,8 @@ import pytest
 
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.planning.hosts import figures
-from samba_onnx.workflows import calibration
-from samba_onnx.workflows.calibration import calibrate
+from samba_onnx.tools.calibrate import calibration
+from samba_onnx.tools.calibrate.calibration import calibrate
 
 
 def test_every_figure_is_measured_within_counted_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ import jsonschema
 import onnx.parser
 import pytest
 
-from samba_onnx.cli import calibrating
+from samba_onnx.cli import host_profiles
 from samba_onnx.passes.planning.hosts import load_host
-from samba_onnx.workflows import calibration
+from samba_onnx.tools.calibrate import calibration
 from tests.cli.conftest import SambaPort
 
 MODEL = """<ir_version: 10, opset_import: ["" : 21]>
@@ -23,7 +23,7 @@ g (float[16,16] x, float[16,65536] w) => (float[16,65536] y)
 def _small_and_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(calibration, "_SIZE", 64)
     monkeypatch.setattr(calibration, "_ELEMENTS", 1 << 12)
-    monkeypatch.setattr(calibrating, "measured_path", lambda: tmp_path / "settings" / "host.toml")
+    monkeypatch.setattr(host_profiles, "measured_path", lambda: tmp_path / "settings" / "host.toml")
 
 
 def test_the_profile_is_written_where_host_measured_finds_it(
@@ -39,7 +39,7 @@ def test_the_profile_is_written_where_host_measured_finds_it(
 
     assert (result.status, result.err) == (0, "")
     document = json.loads(result.out)
-    schema = Path(__file__).parents[2] / "docs" / "calibration.schema.json"
+    schema = Path(__file__).parents[3] / "docs" / "calibration.schema.json"
     jsonschema.validate(document, json.loads(schema.read_text()))
     host = load_host(document["output"])
     by_name = {row["name"]: row["value"] for row in document["figures"]}

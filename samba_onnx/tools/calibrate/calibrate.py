@@ -1,13 +1,13 @@
-"""``samba-port calibrate``, and where its profile is found again."""
+"""``samba-port calibrate``."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from samba_onnx.cli import host_profiles
 from samba_onnx.cli.display import Display, refuse_overwriting, write_file
 from samba_onnx.cli.failures import EXIT_YES
 from samba_onnx.cli.options import JsonOption, QuietOption, ThreadsOption, VerboseOption
@@ -17,39 +17,8 @@ from samba_onnx.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from samba_onnx.report.calibration import CalibrationReport, FigureReport
-    from samba_onnx.workflows.calibration import Calibration
-
-MEASURED: Final = "measured"
-"""What ``--host`` calls the profile that was measured on this machine."""
-
-
-def measured_path() -> Path:
-    """Return where ``calibrate`` writes without being told: into the user's own settings."""
-    return Path(typer.get_app_dir("samba-port")) / "host.toml"
-
-
-def host_profile(host: str) -> str:
-    """Return the profile that ``--host`` names.
-
-    Args:
-        host: ``default``, ``measured``, or the path of a file.
-
-    Returns:
-        ``default`` or a path.
-
-    Raises:
-        UsageError: Nothing was measured yet.
-    """
-    # A file of that name in the working folder is what the user means.
-    if host != MEASURED or os.path.lexists(host):
-        return host
-    path = measured_path()
-    if not path.is_file():
-        raise UsageError(
-            f"--host measured: {path} does not exist; write it with samba-port calibrate"
-        )
-    return str(path)
+    from samba_onnx.tools.calibrate.calibrate_report import CalibrationReport, FigureReport
+    from samba_onnx.tools.calibrate.calibration import Calibration
 
 
 def calibrate(
@@ -83,11 +52,11 @@ def calibrate(
       samba-port calibrate --output server.toml --seconds 20
       samba-port calibrate --threads 4 --json -
     """
-    destination = str(measured_path()) if output is None else output
+    destination = str(host_profiles.measured_path()) if output is None else output
     refuse_overwriting(outputs={"--output": destination, "--json": json})
 
     from samba_onnx.passes.planning.hosts import host_text
-    from samba_onnx.workflows.calibration import calibrate as measure
+    from samba_onnx.tools.calibrate.calibration import calibrate as measure
 
     with Activity(quiet) as activity:
         activity.step("measure")
@@ -112,8 +81,8 @@ def _make_folder(folder: Path) -> None:
 
 def _report(done: Calibration, destination: str) -> CalibrationReport:
     from samba_onnx.passes.planning.hosts import figures, load_host
-    from samba_onnx.report.calibration import CalibrationReport, FigureReport
     from samba_onnx.report.units import figure_text, printable
+    from samba_onnx.tools.calibrate.calibrate_report import CalibrationReport, FigureReport
 
     defaults = figures(load_host())
     rows: tuple[FigureReport, ...] = tuple(
