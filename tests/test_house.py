@@ -33,7 +33,7 @@ LONG_FUNCTIONS = {
     "samba_onnx/cli/differing.py:diff",
     "samba_onnx/cli/running.py:run",
     "samba_onnx/cli/running.py:_report",
-    "samba_onnx/cli/surveying.py:survey",
+    "samba_onnx/tools/survey/survey.py:survey",
     "samba_onnx/cli/trained_models.py:train_export",
     "samba_onnx/cli/verifying.py:verify",
     # SambaFlow's functions: their arguments are documented one by one.

@@ -6,6 +6,5 @@ TOOL = Tool(
     "survey",
     question="What would run where of all of these models, and what would help most of them?",
     place=30,
-    documents={"survey": "samba_onnx.report.survey:SurveyReport"},
-    module="samba_onnx.cli.surveying",
+    documents={"survey": "samba_onnx.tools.survey.survey_report:SurveyReport"},
 )

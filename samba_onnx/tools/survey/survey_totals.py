@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from samba_onnx.report.changes import ChangeReport
 from samba_onnx.report.report import Report
-from samba_onnx.report.survey import (
+from samba_onnx.report.units import count_text
+from samba_onnx.tools.survey.survey_report import (
     SurveyChange,
     SurveyEntry,
     SurveyFallback,
@@ -18,7 +19,6 @@ from samba_onnx.report.survey import (
     SurveyReport,
     SurveyTarget,
 )
-from samba_onnx.report.units import count_text
 
 DONE, FAILED = "done", "failed"
 

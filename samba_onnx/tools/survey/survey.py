@@ -39,8 +39,8 @@ from samba_onnx.facts.defaults import (
 )
 
 if TYPE_CHECKING:
-    from samba_onnx.cli.analysis_children import Analysis, ChildLimits
-    from samba_onnx.report.survey import SurveyReport
+    from samba_onnx.tools.survey.analysis_children import Analysis, ChildLimits
+    from samba_onnx.tools.survey.survey_report import SurveyReport
 
 _EACH = "Limits of each analysis"
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
@@ -193,8 +193,8 @@ def _targets(text: str, kernel_looping: bool) -> tuple[str, ...]:
 
 def _limits(jobs: int | None, seconds: float, memory: str | None) -> ChildLimits:
     """Return what each analysis may take."""
-    from samba_onnx.cli.analysis_children import ChildLimits
     from samba_onnx.safety.sandbox import memory_for_a_child
+    from samba_onnx.tools.survey.analysis_children import ChildLimits
 
     count = jobs or os.cpu_count() or 1
     size = parse_bytes("--memory", memory)
@@ -211,10 +211,10 @@ def _analyses(
     import json
 
     import samba_onnx
-    from samba_onnx.cli.analysis_children import Analysis
     from samba_onnx.passes.targets import parted
     from samba_onnx.report import Report
     from samba_onnx.report.documents import json_schema
+    from samba_onnx.tools.survey.analysis_children import Analysis
     from samba_onnx.workflows.model_sources import model_digest
 
     # A report of another form, as a version in development writes it, is made again.
@@ -262,9 +262,9 @@ def _survey(
     activity: Activity,
 ) -> SurveyReport:
     """Do what is missing, and add up all results."""
-    from samba_onnx.cli.analysis_children import run_analyses
     from samba_onnx.report.reading import read_report
-    from samba_onnx.report.surveying import Survey
+    from samba_onnx.tools.survey.analysis_children import run_analyses
+    from samba_onnx.tools.survey.survey_totals import Survey
 
     retry, fresh = again
     missing = [
@@ -289,8 +289,8 @@ def _survey(
 
 def _show(report: SurveyReport, csv: str | None, display: Display) -> None:
     """Write the table and show the answer."""
-    from samba_onnx.report.survey_text import survey_text
-    from samba_onnx.report.surveying import csv_text
+    from samba_onnx.tools.survey.survey_text import survey_text
+    from samba_onnx.tools.survey.survey_totals import csv_text
 
     if csv is not None:
         write_file(csv, csv_text(report).encode("utf-8", "backslashreplace"))

@@ -15,12 +15,12 @@ from samba_onnx.report import Report
 from samba_onnx.report.changes import BoundReport, ChangeReport
 from samba_onnx.report.documents import to_json
 from samba_onnx.report.layout import render
-from samba_onnx.report.survey import SurveyReport
-from samba_onnx.report.survey_text import survey_text
-from samba_onnx.report.surveying import Survey, csv_text
+from samba_onnx.tools.survey.survey_report import SurveyReport
+from samba_onnx.tools.survey.survey_text import survey_text
+from samba_onnx.tools.survey.survey_totals import Survey, csv_text
 from tests.report.samples import all_on_rdu, detector
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def _change(operator: str, seconds: float) -> ChangeReport:

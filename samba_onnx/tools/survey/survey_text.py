@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from samba_onnx.report.layout import indent, table, titled
-from samba_onnx.report.survey import SurveyEntry, SurveyReport, SurveyTarget
 from samba_onnx.report.units import byte_text, percent_text, printable, second_text
+from samba_onnx.tools.survey.survey_report import SurveyEntry, SurveyReport, SurveyTarget
 
 
 def survey_text(report: SurveyReport, rows: int | None = 12) -> RenderableType:

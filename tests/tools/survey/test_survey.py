@@ -8,9 +8,9 @@ from pathlib import Path
 import onnx
 import pytest
 
-from samba_onnx.cli.surveying import _analyses
 from samba_onnx.report import Report
-from samba_onnx.report.surveying import figures_of
+from samba_onnx.tools.survey.survey import _analyses
+from samba_onnx.tools.survey.survey_totals import figures_of
 from samba_onnx.workflows.compiler import analyze
 from tests.cli.conftest import SambaPort
 
