@@ -7,6 +7,5 @@ TOOL = Tool(
     question="Which value of the model is the first that the PEF computes differently?",
     place=70,
     isolated=True,
-    documents={"values": "samba_onnx.report.values:ValueComparisonReport"},
-    module="samba_onnx.cli.comparing",
+    documents={"values": "samba_onnx.tools.compare.compare_report:ValueComparisonReport"},
 )

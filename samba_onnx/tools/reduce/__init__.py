@@ -7,6 +7,5 @@ TOOL = Tool(
     question="Which few nodes of the model show the fault of this PEF?",
     place=80,
     isolated=True,
-    documents={"reduction": "samba_onnx.report.reduction:ReductionReport"},
-    module="samba_onnx.cli.reducing",
+    documents={"reduction": "samba_onnx.tools.reduce.reduce_report:ReductionReport"},
 )

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from samba_onnx.report.layout import table, titled
 from samba_onnx.report.units import count_text, printable, shape_text
-from samba_onnx.report.values import ValueComparisonReport, ValueErrorReport
+from samba_onnx.tools.compare.compare_report import ValueComparisonReport, ValueErrorReport
 
 
 def values_text(report: ValueComparisonReport, rows: int | None = 12) -> RenderableType:

@@ -13,8 +13,9 @@ import pytest
 
 import samba_onnx
 from samba_onnx.errors import ExecutionError, ModelLimitError
-from samba_onnx.workflows import both_sides, reducing, value_comparison
-from samba_onnx.workflows.reducing import _Converter, _whole, reduce_pef
+from samba_onnx.tools.reduce import pef_reduction
+from samba_onnx.tools.reduce.pef_reduction import _Converter, _whole, reduce_pef
+from samba_onnx.workflows import both_sides, value_comparison
 from samba_onnx.workflows.reduction import RefusedByEngineError
 from tests.workflows.broken_passes import BROKEN
 from tests.workflows.test_value_comparison import net, with_pass
@@ -50,8 +51,8 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[list[object], list[objec
         comparisons.append(options["threads"])
         return compare(*operands, **options)
 
-    monkeypatch.setattr(reducing, "plain_engine", of_parts)
-    monkeypatch.setattr(reducing, "compare_values", of_values)
+    monkeypatch.setattr(pef_reduction, "plain_engine", of_parts)
+    monkeypatch.setattr(pef_reduction, "compare_values", of_values)
     return engines, comparisons
 
 
@@ -103,10 +104,10 @@ def test_weights_are_read_from_beside_the_model_up_to_a_limit(
     path = tmp_path / "g.onnx"
     onnx.save(proto, path, save_as_external_data=True, location="g.data", size_threshold=0)
     size = path.stat().st_size + weight.nbytes
-    monkeypatch.setattr(reducing, "MOST_BYTES", size)
+    monkeypatch.setattr(pef_reduction, "MOST_BYTES", size)
     (tensor,) = _whole(path).graph.initializer
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(tensor), weight)
-    monkeypatch.setattr(reducing, "MOST_BYTES", size - 1)
+    monkeypatch.setattr(pef_reduction, "MOST_BYTES", size - 1)
     with pytest.raises(ModelLimitError, match=r"g\.onnx: has 0\.0 GB of weights"):
         _whole(path)
 
@@ -117,8 +118,8 @@ def test_a_part_that_the_engine_refuses_is_refused_in_its_words(
     def refuse(pef: Any) -> Any:
         raise ExecutionError("no such kernel")
 
-    monkeypatch.setattr(reducing, "convert", lambda *_, **__: contextlib.nullcontext())
-    monkeypatch.setattr(reducing, "Device", refuse)
+    monkeypatch.setattr(pef_reduction, "convert", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(pef_reduction, "Device", refuse)
     converter: Any = _Converter(None, "o1")  # type: ignore[arg-type]
     with pytest.raises(RefusedByEngineError, match=r"^no such kernel$"):
         converter.recompute(onnx.ModelProto(), {})

@@ -15,7 +15,7 @@ from tests.cli.conftest import SambaPort
 from tests.workflows.broken_passes import BROKEN
 from tests.workflows.test_value_comparison import net, with_pass
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture

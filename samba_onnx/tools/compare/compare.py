@@ -28,7 +28,7 @@ from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
     from samba_onnx.pef import Pef
-    from samba_onnx.report.values import ValueComparisonReport, ValueErrorReport
+    from samba_onnx.tools.compare.compare_report import ValueComparisonReport, ValueErrorReport
     from samba_onnx.workflows.compared_values import ComparedValue, ValueComparison
 
 _ADVICE: Final = (
@@ -77,7 +77,7 @@ def compare(
     refuse_overwriting(model, pef, outputs={"--json": json})
 
     from samba_onnx.pef import load_pef
-    from samba_onnx.report.values_text import values_text
+    from samba_onnx.tools.compare.compare_text import values_text
 
     options: dict[str, Any] = {"seed": seed, "rtol": rtol, "atol": atol}
     with Activity(quiet) as activity, load_pef(pef) as opened:
@@ -111,7 +111,7 @@ def _refuse_onnx_options(stated: bool) -> None:
 
 def _report(comparison: ValueComparison, pef: str) -> ValueComparisonReport:
     """Put the answer together."""
-    from samba_onnx.report.values import ValueComparisonReport
+    from samba_onnx.tools.compare.compare_report import ValueComparisonReport
 
     values = tuple(_value(value) for value in comparison.values)
     first = next((value for value in values if not value.passed), None)
@@ -148,7 +148,7 @@ def _headline(comparison: ValueComparison, pef: str) -> str:
 
 
 def _value(value: ComparedValue) -> ValueErrorReport:
-    from samba_onnx.report.values import ValueErrorReport
+    from samba_onnx.tools.compare.compare_report import ValueErrorReport
 
     statistics = value.statistics
     one = statistics.comparison

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from samba_onnx.report.values import ValueComparisonReport, ValueErrorReport
-from samba_onnx.report.values_text import values_text
+from samba_onnx.tools.compare.compare_report import ValueComparisonReport, ValueErrorReport
+from samba_onnx.tools.compare.compare_text import values_text
 
 
 def value(of_allowed: float | None, passed: bool) -> ValueErrorReport:

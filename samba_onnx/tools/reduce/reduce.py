@@ -15,8 +15,8 @@ from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.verifying import InputFileOption, input_arrays
 
 if TYPE_CHECKING:
-    from samba_onnx.report.reduction import ReductionReport
-    from samba_onnx.workflows.reducing import PefReduction
+    from samba_onnx.tools.reduce.pef_reduction import PefReduction
+    from samba_onnx.tools.reduce.reduce_report import ReductionReport
 
 OwnTargetOption = Annotated[
     str | None,
@@ -68,8 +68,8 @@ def reduce(
     refuse_overwriting(model, pef, outputs={**written, "--json": json})
 
     from samba_onnx.pef import load_pef
-    from samba_onnx.report.reduction import reduction_text
-    from samba_onnx.workflows.reducing import reduce_pef
+    from samba_onnx.tools.reduce.pef_reduction import reduce_pef
+    from samba_onnx.tools.reduce.reduce_report import reduction_text
 
     with Activity(quiet) as activity, load_pef(pef) as opened:
         reduced = reduce_pef(
@@ -89,8 +89,8 @@ def reduce(
 def _report(reduced: PefReduction, pef: str, stem: str) -> ReductionReport:
     """Write the files, and put the answer together."""
     from samba_onnx.facts.domains import qualified
-    from samba_onnx.report.reduction import ReductionReport
     from samba_onnx.report.units import count_text, printable
+    from samba_onnx.tools.reduce.reduce_report import ReductionReport
 
     start, found, first = f"{printable(pef)}: ", reduced.reduction, reduced.comparison.first
     if found is None or first is None:
