@@ -6,6 +6,5 @@ TOOL = Tool(
     "ops",
     question="Which operators run on the RDU, within which limits, and how is that known?",
     place=160,
-    documents={"operators": "samba_onnx.report.targets:OperatorTableReport"},
-    module="samba_onnx.cli.listings",
+    documents={"operators": "samba_onnx.tools.ops.ops_report:OperatorTableReport"},
 )

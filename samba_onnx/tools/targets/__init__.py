@@ -6,6 +6,5 @@ TOOL = Tool(
     "targets",
     question="Which devices are there, and which of their figures are assumptions?",
     place=170,
-    documents={"targets": "samba_onnx.report.targets:TargetListReport"},
-    module="samba_onnx.cli.listings",
+    documents={"targets": "samba_onnx.tools.targets.targets_report:TargetListReport"},
 )

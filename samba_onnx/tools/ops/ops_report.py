@@ -1,8 +1,8 @@
-"""What ``samba-port ops`` and ``samba-port targets`` say."""
+"""What ``samba-port ops`` says."""
 
 from __future__ import annotations
 
-from samba_onnx.report.records import SCHEMA_VERSION, AssumptionReport, record
+from samba_onnx.report.records import SCHEMA_VERSION, record
 
 
 @record
@@ -70,52 +70,6 @@ class OperatorTableReport:
     operators: tuple[OperatorReport, ...]
     """In the order of their names."""
     unsupported: tuple[UnsupportedReport, ...]
-    """In the order of their names."""
-    schema_version: int = SCHEMA_VERSION
-    """Version of this document's form."""
-
-
-@record
-class TierReport:
-    """One tier of device memory."""
-
-    name: str
-    """``sram``, ``hbm`` or ``ddr``."""
-    capacity_bytes: int
-    """Its size."""
-    bytes_per_second: float
-    """Its bandwidth."""
-
-
-@record
-class TargetReport:
-    """The hardware figures of a target."""
-
-    name: str
-    """As ``--target`` takes it."""
-    description: str
-    """One sentence."""
-    operators: int
-    """Number of supported operators."""
-    tiers: tuple[TierReport, ...]
-    """The fastest first."""
-    peak_flops_per_second: dict[str, float]
-    """By data type."""
-    link_bytes_per_second: float
-    """Bandwidth between host and RDU, in each direction."""
-    link_latency_seconds: float
-    """Latency of one transfer."""
-    assumptions: tuple[AssumptionReport, ...]
-    """Figures that are not published."""
-
-
-@record
-class TargetListReport:
-    """All targets."""
-
-    headline: str
-    """Their names."""
-    targets: tuple[TargetReport, ...]
     """In the order of their names."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document's form."""

@@ -1,4 +1,4 @@
-"""``samba-port ops`` and ``samba-port targets``."""
+"""``samba-port ops``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from samba_onnx.facts.defaults import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from samba_onnx.passes.targets import OperandLimits, OperatorRow, Target
-    from samba_onnx.report.targets import (
+    from samba_onnx.tools.ops.ops_report import (
         OperandReport,
         OperatorReport,
         OperatorTableReport,
-        TargetReport,
     )
 
 
@@ -44,7 +43,7 @@ def ops(
       samba-port ops --markdown > docs/operators.md
     """
     from samba_onnx.passes.targets import load_target
-    from samba_onnx.report.targets_text import operators_text
+    from samba_onnx.tools.ops.ops_text import operators_text
 
     profile = load_target(target)
     if markdown:
@@ -59,36 +58,9 @@ def ops(
     return EXIT_YES
 
 
-def targets(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TARGET]...", help="Only these, or TOML files of your own."),
-    ] = None,
-    json: JsonOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = 0,
-) -> int:
-    """List targets, hardware figures and what is assumed.
-
-    Examples:
-      samba-port targets
-      samba-port targets sn40l --json -
-      samba-port targets my_target.toml
-    """
-    from samba_onnx.passes.targets import available_targets, load_target
-    from samba_onnx.report.targets import TargetListReport
-    from samba_onnx.report.targets_text import targets_text
-
-    reports = tuple(_target(load_target(name)) for name in names or available_targets())
-    headline = "targets: " + ", ".join(report.name for report in reports)
-    report = TargetListReport(headline, reports)
-    Display(json, quiet, verbose).show(headline, lambda rows: targets_text(report), report)
-    return EXIT_YES
-
-
 def _operator_table(target: Target, wanted: list[str]) -> OperatorTableReport:
     """Return the rows of a target, or of some operators."""
-    from samba_onnx.report.targets import OperatorTableReport, UnsupportedReport
+    from samba_onnx.tools.ops.ops_report import OperatorTableReport, UnsupportedReport
 
     names = {row.name for row in target.rows} | {row.name for row in target.unsupported}
     for name in wanted:
@@ -112,7 +84,7 @@ def _operator(row: OperatorRow) -> OperatorReport:
     from samba_onnx.facts.operators import operations
     from samba_onnx.passes.targets.describe import describe_rule
     from samba_onnx.passes.targets.limits import LIMITS
-    from samba_onnx.report.targets import OperatorReport
+    from samba_onnx.tools.ops.ops_report import OperatorReport
 
     # Operands that are as the row says in general need no words of their own.
     own = [
@@ -135,7 +107,7 @@ def _operator(row: OperatorRow) -> OperatorReport:
 
 
 def _operand(operand: OperandLimits) -> OperandReport:
-    from samba_onnx.report.targets import OperandReport
+    from samba_onnx.tools.ops.ops_report import OperandReport
 
     return OperandReport(
         operand.name, _types(operand), operand.ranks, operand.static, operand.absent
@@ -147,25 +119,3 @@ def _types(owner: OperatorRow | OperandLimits) -> dict[str, str]:
     from samba_onnx.passes.targets.rows import DTYPE_NAMES
 
     return {DTYPE_NAMES[dtype]: status.name.lower() for dtype, status in owner.types.items()}
-
-
-def _target(target: Target) -> TargetReport:
-    from samba_onnx.report.records import AssumptionReport
-    from samba_onnx.report.targets import TargetReport, TierReport
-
-    summary = target.summary
-    return TargetReport(
-        name=summary.name,
-        description=target.description,
-        operators=len(target.rows),
-        tiers=tuple(
-            TierReport(tier.name, tier.bytes, tier.bytes_per_second) for tier in summary.tiers
-        ),
-        peak_flops_per_second=summary.peak_flops,
-        link_bytes_per_second=summary.link_bytes_per_second,
-        link_latency_seconds=summary.link_latency_seconds,
-        assumptions=tuple(
-            AssumptionReport(figure.name, figure.value, figure.unit, figure.note)
-            for figure in summary.assumptions
-        ),
-    )
