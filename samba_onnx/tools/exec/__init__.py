@@ -7,5 +7,4 @@ TOOL = Tool(
     question="What does this program do, which was written for SambaFlow?",
     place=120,
     passes_on=True,
-    module="samba_onnx.cli.programs",
 )

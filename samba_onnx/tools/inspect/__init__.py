@@ -6,5 +6,4 @@ TOOL = Tool(
     "inspect",
     question="What is in this PEF, and is it whole?",
     place=40,
-    module="samba_onnx.cli.inspection",
 )

@@ -6,6 +6,7 @@ TOOL = Tool(
     "install-sambaflow",
     question="How does plain `python train.py` find sambaflow?",
     place=130,
-    documents={"environment": "samba_onnx.report.environment:EnvironmentReport"},
-    module="samba_onnx.cli.programs",
+    documents={
+        "environment": "samba_onnx.tools.install_sambaflow.install_sambaflow_report:EnvironmentReport"
+    },
 )

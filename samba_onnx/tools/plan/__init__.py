@@ -6,6 +6,5 @@ TOOL = Tool(
     "plan",
     question="How does this training step scale over several RDUs?",
     place=100,
-    documents={"scaling": "samba_onnx.report.scaling:ScalingReport"},
-    module="samba_onnx.cli.scaling",
+    documents={"scaling": "samba_onnx.tools.plan.plan_report:ScalingReport"},
 )

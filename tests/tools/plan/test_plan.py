@@ -12,7 +12,7 @@ from tests.cli.conftest import SambaPort
 from tests.runtime.building import build
 from tests.runtime.replicas import two_layers
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture

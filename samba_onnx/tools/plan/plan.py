@@ -15,7 +15,7 @@ from samba_onnx.cli.wrong_files import refuse_model
 from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
-    from samba_onnx.report.scaling import ScalingReport
+    from samba_onnx.tools.plan.plan_report import ScalingReport
 
 _MOST: Final = 1_000_000
 """More replicas than there are RDUs."""
@@ -60,9 +60,9 @@ def plan(
     refuse_overwriting(pef, outputs={"--json": json})
     counts = _counts(replicas)
 
-    from samba_onnx.cli.scaling_reports import scaling_report
     from samba_onnx.pef import load_pef
-    from samba_onnx.report.scaling import scaling_text
+    from samba_onnx.tools.plan.plan_report import scaling_text
+    from samba_onnx.tools.plan.scaled_steps import scaling_report
 
     with Activity(quiet) as activity, load_pef(pef) as opened:
         activity.step("model the step")

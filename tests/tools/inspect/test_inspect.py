@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import SambaPort
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_inspect_shows_schedule_regions_and_plan(samba_port: SambaPort, mixed: Path) -> None:

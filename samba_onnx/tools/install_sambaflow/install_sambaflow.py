@@ -1,42 +1,17 @@
-"""``samba-port exec`` and ``install-sambaflow``: programs that were written for SambaFlow."""
+"""``samba-port install-sambaflow``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from samba_onnx.cli.display import Display, refuse_overwriting
-from samba_onnx.cli.failures import EXIT_NO, EXIT_USAGE, EXIT_YES, complain
+from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
 from samba_onnx.cli.options import JsonOption, QuietOption, VerboseOption
-from samba_onnx.errors import UsageError
-from samba_onnx.sambaflow.launching import require_program, run_program
 
 if TYPE_CHECKING:
     from samba_onnx.sambaflow.environments import EnvironmentChange
-
-
-def exec(  # the name that users type; nothing here needs Python's own
-    program: Annotated[
-        str, typer.Argument(metavar="PROGRAM", help="A Python program that imports sambaflow.")
-    ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ARGUMENTS]...", help="The program's own command line."),
-    ] = None,
-) -> int:
-    """Run a program written for SambaFlow, unchanged.
-
-    All that follows PROGRAM is the program's, options too. So are what it prints, its exit status
-    and its tracebacks.
-
-    Examples:
-      samba-port exec logreg.py compile --pef-name logreg
-      samba-port exec logreg.py run --pef out/logreg/logreg.pef --num-epochs 2
-      samba-port exec logreg.py --help
-    """
-    return execute([program, *(arguments or ())])
 
 
 def install_sambaflow(
@@ -60,8 +35,8 @@ def install_sambaflow(
     """
     refuse_overwriting(outputs={"--json": json})
 
-    from samba_onnx.report.environment import EnvironmentReport
     from samba_onnx.sambaflow.environments import add_to_environment, remove_from_environment
+    from samba_onnx.tools.install_sambaflow.install_sambaflow_report import EnvironmentReport
 
     change = remove_from_environment() if remove else add_to_environment()
     report = EnvironmentReport(
@@ -84,21 +59,3 @@ def _what_sambaflow_is(change: EnvironmentChange, remove: bool) -> str:
         return f"{done}: plain python does not find samba-onnx as sambaflow"
     done = "wrote" if change.changed else "there already is"
     return f"plain python finds samba-onnx as sambaflow: {done} {change.path}"
-
-
-def execute(command: Sequence[str]) -> int:
-    """Run a program in this process; whatever it raises passes.
-
-    Args:
-        command: The program and its own command line.
-
-    Returns:
-        The exit status 0, or 2 if there is no such program.
-    """
-    try:
-        require_program(command[0])
-    except UsageError as error:
-        complain("samba-port exec", f"error: {error}")
-        return EXIT_USAGE
-    run_program(command[0], command[1:])
-    return EXIT_YES

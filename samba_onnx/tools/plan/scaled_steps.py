@@ -8,10 +8,10 @@ from typing import Final
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.manifest import Graph, Manifest
 from samba_onnx.program.kinds import SectionType
-from samba_onnx.report.scaling import ScaledStepReport, ScalingAssumption, ScalingReport
 from samba_onnx.report.units import figure_text, printable, second_text
 from samba_onnx.runtime.reducing import ReductionMode
 from samba_onnx.runtime.scaling import ScaledStep, StepModel
+from samba_onnx.tools.plan.plan_report import ScaledStepReport, ScalingAssumption, ScalingReport
 
 _UNSTATED: Final = "the target states none: that of the link to the host"
 

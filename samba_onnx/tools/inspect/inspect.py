@@ -34,7 +34,7 @@ def inspect(
 
     from samba_onnx.pef import load_pef
     from samba_onnx.report import Report
-    from samba_onnx.report.details import details
+    from samba_onnx.tools.inspect.inspect_text import details
 
     with Activity(quiet) as activity, load_pef(pef) as opened:
         if verify:
