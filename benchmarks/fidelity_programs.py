@@ -34,13 +34,12 @@ from benchmarks.published import PublishedRow
 from benchmarks.row_decoder import Decoder
 from benchmarks.training_models import LossOnly
 from samba_onnx import optim
-from samba_onnx.export.capture.precision import computing_in
+from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.facts.precisions import Precision
-from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target
 from samba_onnx.pef.manifest import SourceModel
 from samba_onnx.program.program import Program
-from samba_onnx.workflows.choices import chosen_settings
+from samba_onnx.workflows.choices import compiler_settings
 from samba_onnx.workflows.planning import PlannedPrograms, plan_programs
 from samba_onnx.workflows.porting import torch_program
 from samba_onnx.workflows.torch_models import TorchModel
@@ -321,9 +320,10 @@ def exported(row: PublishedRow, *, level: str | None = None) -> Program:
         row: A published figure.
         level: Of the sections, if not the row's.
     """
-    with computing_in(Precision.BF16):
-        losses = LOSSES.get(row.program)
-        return torch_program(model(row), loss_indices=losses, level=level or row.level)
+    options = CompileOptions.of(
+        loss_indices=LOSSES.get(row.program), level=level or row.level, precision=Precision.BF16
+    )
+    return torch_program(model(row), options)
 
 
 @dataclass(frozen=True)
@@ -362,8 +362,8 @@ def planned(
 
 
 def _plan(row: PublishedRow, target: str | Target, level: str) -> PlannedPrograms:
-    parallel = ParallelOptions("weight", row.rdus) if row.rdus > 1 else None
-    settings = chosen_settings(target, level, None, parallel=parallel)
+    options = CompileOptions.of(target=target, level=level, n_chips=row.rdus)
+    settings = compiler_settings(options)
     return plan_programs([exported(row, level=level)], SourceModel(row.id, "torch", 0, 0), settings)
 
 

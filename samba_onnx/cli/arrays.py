@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import math
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from samba_onnx.errors import ModelLimitError, SambaError, UsageError
+from samba_onnx.errors import UsageError
 from samba_onnx.pef.fixed_inputs import FixedInput, fixed_arrays
 from samba_onnx.pef.manifest import Symbol
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.inputs import InputSpec, fits, without_fixed
-from samba_onnx.safety.archives import open_archive
+from samba_onnx.safety.array_files import array_archive, array_shapes, read_npy
 from samba_onnx.safety.files import atomic_output, open_regular, printable
 
 Array = npt.NDArray[Any]
@@ -64,57 +60,6 @@ def _symbol(fixed: FixedInput) -> Symbol:
     return Symbol(fixed.name, SymbolKind.INPUT, fixed.type, fixed.shape)
 
 
-def read_array(path: str) -> Array:
-    """Read the array of an ``.npy`` file.
-
-    Args:
-        path: The file.
-
-    Raises:
-        UsageError: It cannot be used.
-    """
-    with open_regular(path, what="constant", error=UsageError) as file:
-        return _read_npy(file, path)
-
-
-def read_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Read the shapes of ``--sample-input`` options.
-
-    Args:
-        texts: ``INPUT=FILE``; ``FILE.npy`` for the only input; or ``FILE.npz``, which names its arrays.
-
-    Returns:
-        Shapes by input name; an empty name for the only input.
-
-    Raises:
-        UsageError: A file cannot be used, or an input is given twice.
-    """
-    shapes: dict[str, tuple[int, ...]] = {}
-    for text in texts:
-        name, equals, path = text.rpartition("=")
-        if Path(text).exists():  # its name may hold "="
-            name, equals, path = "", "", text
-        suffix = Path(path).suffix.lower()
-        if suffix not in {".npy", ".npz"} or (equals and not name):
-            raise UsageError(
-                f"--sample-input {text}: expected INPUT=FILE.npy, FILE.npy for a model with one input, "
-                "or FILE.npz with arrays by input"
-            )
-        if suffix == ".npz":
-            found = _shapes(path)
-            if name:
-                only = found.get(name, next(iter(found.values())) if len(found) == 1 else None)
-                found = {} if only is None else {name: only}
-        else:
-            with open_regular(path, what="input", error=UsageError) as file:
-                found = {name: _npy_header(file, path).shape}
-        if not found or set(found) & set(shapes):
-            twice = "is given twice" if found else f"has no array {name!r}"
-            raise UsageError(f"--sample-input {text}: {next(iter(found), path)!r} {twice}")
-        shapes |= found
-    return shapes
-
-
 def _split(text: str, specs: Mapping[str, InputSpec]) -> tuple[str | None, str]:
     """Split ``NAME=FILE``; the longest name wins, because names may hold ``=``."""
     names = [name for name in specs if text.startswith(f"{name}=")]
@@ -141,7 +86,7 @@ def _read_one(path: str, spec: InputSpec) -> Any:
     if suffix == ".npy":
         with open_regular(path, what="input", error=UsageError) as file:
             return _read_npy(file, path, spec)
-    names = _shapes(path)
+    names = array_shapes(path)
     if spec.name not in names and len(names) != 1:
         raise UsageError(f"{path} holds {', '.join(names) or 'nothing'}, but no {spec.name!r}")
     wanted = spec.name if spec.name in names else next(iter(names))
@@ -155,35 +100,6 @@ def _suffix(path: str) -> str:
     return suffix
 
 
-@contextlib.contextmanager
-def _archive(path: str) -> Iterator[zipfile.ZipFile]:
-    """Open an ``.npz``; what is wrong with it is the user's to mend."""
-    name = printable(path)
-    try:
-        with (
-            open_regular(path, what="input", error=UsageError) as file,
-            open_archive(file, name) as archive,
-        ):
-            yield archive
-    except ModelLimitError as error:
-        raise UsageError(str(error)) from None
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
-        if isinstance(error, SambaError):
-            raise
-        raise UsageError(f"{name}: not a usable .npz: {error}") from None
-
-
-def _shapes(path: str) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all arrays of an ``.npz``, whose content is not read."""
-    shapes = {}
-    with _archive(path) as archive:
-        for info in archive.infolist():
-            with archive.open(info) as member:
-                header = _npy_header(member, f"{path}: {info.filename}", info.file_size)
-                shapes[info.filename.removesuffix(".npy")] = header.shape
-    return shapes
-
-
 def _read_all(
     path: str, specs: Mapping[str, InputSpec], *, others: bool = False
 ) -> dict[str, Array]:
@@ -192,7 +108,7 @@ def _read_all(
     A small file may hold any number of arrays of any size, compressed: what no input takes is not read.
     """
     arrays = {}
-    with _archive(path) as archive:
+    with array_archive(path) as archive:
         for info in archive.infolist():
             name = info.filename.removesuffix(".npy")
             if name in specs:
@@ -204,79 +120,15 @@ def _read_all(
     return arrays
 
 
-@dataclass(frozen=True)
-class _Header:
-    """What stands before the numbers of an array."""
+def _read_npy(file: IO[bytes], path: str, spec: InputSpec, size: int | None = None) -> Array:
+    """Read an array that an input takes."""
 
-    shape: tuple[int, ...]
-    fortran: bool
-    dtype: np.dtype[Any]
+    def check(shape: tuple[int, ...]) -> None:
+        if spec.dtype is not None and not fits(shape, spec.shape):
+            # Its words, for an array of this shape that takes no memory.
+            spec.check(np.broadcast_to(np.zeros((), spec.dtype), shape))
 
-    @property
-    def bytes(self) -> int:
-        """How many bytes the numbers take."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-
-def _read_npy(
-    file: IO[bytes], path: str, spec: InputSpec | None = None, size: int | None = None
-) -> Array:
-    """Read an array whose header is checked before memory is taken for it."""
-    header = _npy_header(file, path, size)
-    if spec is not None and spec.dtype is not None and not fits(header.shape, spec.shape):
-        # Its words, for an array of this shape that takes no memory.
-        spec.check(np.broadcast_to(np.zeros((), spec.dtype), header.shape))
-    try:
-        content = (
-            np.frombuffer(_exactly(file, header.bytes), header.dtype)
-            if header.bytes
-            else np.empty(0, header.dtype)
-        )
-        return content.reshape(header.shape, order="F" if header.fortran else "C")
-    except (ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{printable(path)}: not a usable .npy array: {error}") from None
-
-
-def _npy_header(file: IO[bytes], path: str, size: int | None = None) -> _Header:
-    """Read a header; the file is at the array's first byte then.
-
-    Args:
-        file: Open at its first byte.
-        path: What it is called in messages.
-        size: Bytes of all of it; None to look.
-    """
-    try:
-        if size is None:
-            size = file.seek(0, io.SEEK_END)
-            file.seek(0)
-        version = np.lib.format.read_magic(file)
-        # The third version has names of fields in Unicode, and no input has fields.
-        if version not in ((1, 0), (2, 0)):
-            raise UsageError(
-                f"{printable(path)}: not a usable .npy array: version {version} of the format is not "
-                "known"
-            )
-        read = np.lib.format.read_array_header_1_0
-        header = _Header(
-            *(read if version == (1, 0) else np.lib.format.read_array_header_2_0)(file)
-        )
-    except (ValueError, TypeError, EOFError, SyntaxError, zipfile.BadZipFile) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise UsageError(f"{printable(path)}: not a usable .npy array: {error}") from None
-    if header.dtype.hasobject:
-        raise UsageError(f"{printable(path)}: holds Python objects, which are never unpickled")
-    # Before memory is taken for it: a header of some bytes may promise terabytes.
-    if header.bytes > size:
-        raise UsageError(f"{printable(path)}: truncated: its header promises {header.bytes} bytes")
-    return header
-
-
-def _exactly(file: IO[bytes], size: int) -> bytes:
-    content = file.read(size)
-    if len(content) != size:
-        raise ValueError(f"truncated: {len(content)} of {size} bytes")
-    return content
+    return read_npy(file, path, size=size, check=check)
 
 
 def _read_json(path: str, spec: InputSpec) -> Any:

@@ -5,20 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from samba_onnx.errors import PassMismatchError
-
-CheckPassesOption = Annotated[
-    bool,
-    typer.Option(
-        "--check-passes",
-        help="Run the model after every pass of the compiler that changes it; at the first that changes "
-        "its numbers, write the smallest part of the model that shows it, and no PEF.",
-    ),
-]
 
 
 @contextlib.contextmanager

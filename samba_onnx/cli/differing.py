@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from samba_onnx.cli.constants import ConstantOption, parse_constants
+from samba_onnx.cli.compile_options import takes_options
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
-from samba_onnx.cli.fusion_options import (
-    DefaultRulesOption,
-    RulesOption,
-    fusion_choices,
-    torch_fusion,
-)
-from samba_onnx.cli.model_choices import chosen_target, refuse_constants
-from samba_onnx.cli.options import (
-    DimOption,
-    InputShapeOption,
-    JsonOption,
-    KernelLoopingOption,
-    QuietOption,
-    VerboseOption,
-    parse_input_shapes,
-    parse_sizes,
-)
-from samba_onnx.cli.parallel_options import parallel_options
+from samba_onnx.cli.model_choices import refuse_other_options, target_text
+from samba_onnx.cli.options import JsonOption, QuietOption, VerboseOption
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import analyze_torch
+from samba_onnx.compiling.options import CompileOptions
+from samba_onnx.compiling.texts import read_constants
 from samba_onnx.errors import UsageError
-from samba_onnx.facts.defaults import DEFAULT_LEVEL, DEFAULT_TARGET
 from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
@@ -64,18 +48,25 @@ OtherLevelOption = Annotated[
 ]
 
 
+_STATED: Final = (
+    "kernel_looping",
+    "optimization_rules",
+    "default_rules",
+    "dims",
+    "input_shapes",
+    "constants",
+)
+"""Options of an analysis that can be stated here; the others are those of the other side."""
+
+
+@takes_options(only=_STATED)
 def diff(
     before: Annotated[str, typer.Argument(metavar="BEFORE", help=_SIDE)],
     after: Annotated[str, typer.Argument(metavar="AFTER", help=_SIDE)],
+    options: CompileOptions,
     allow: AllowOption = 0.0,
     target: OtherTargetOption = None,
-    kernel_looping: KernelLoopingOption = False,
     level: OtherLevelOption = None,
-    optimization_rules: RulesOption = None,
-    use_o1_default_rules: DefaultRulesOption = False,
-    dim: DimOption = None,
-    input_shape: InputShapeOption = None,
-    constant: ConstantOption = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -94,8 +85,8 @@ def diff(
     Exit status 1 means worse: more nodes or groups of nodes on the CPU, boundaries, transfers or bytes
     per run, or more modelled time.
     """
-    refuse_overwriting(before, after, *filter(None, [optimization_rules]), outputs={"--json": json})
-    stated = _stated(dim, input_shape, constant)
+    rules = options.sections.optimization_rules
+    refuse_overwriting(before, after, rules, outputs={"--json": json})
 
     from samba_onnx.report.comparing import difference
     from samba_onnx.report.difference_text import difference_text
@@ -104,37 +95,20 @@ def diff(
     with Activity(quiet) as activity:
         reports = [stored_report(side) for side in sides]
         other = next((report for report in reports if report is not None), None)
-        options = {"target": target, "looping": kernel_looping, "level": level, **stated}
-        options |= {"rules": optimization_rules, "default_rules": use_o1_default_rules}
-        _refuse_analysis(reports, options)
+        if all(reports) and (options.stated() or target or level):
+            raise UsageError(
+                "neither side is analyzed, for both are PEFs or reports: options of analysis, as --target, are "
+                "for models"
+            )
+        chosen = _like(other, options, target, level)
         left, right = (
-            report or _analyzed(side, other, options, activity)
+            report or _analyzed(side, other, chosen, activity)
             for side, report in zip(sides, reports, strict=True)
         )
     answer = difference(left, right, (_shown(before), _shown(after)), allowed_percent=allow)
     display = Display(json, quiet, verbose)
     display.show(answer.headline, lambda rows: difference_text(answer, rows), answer)
     return EXIT_NO if answer.worse else EXIT_YES
-
-
-def _stated(
-    dim: list[str] | None, input_shape: list[str] | None, constant: list[str] | None
-) -> dict[str, Any]:
-    """Return what options say of the inputs of a model that is analyzed."""
-    return {
-        "dims": parse_sizes(dim),
-        "input_shapes": parse_input_shapes(input_shape),
-        "constants": parse_constants(constant),
-    }
-
-
-def _refuse_analysis(reports: Sequence[Report | None], options: Mapping[str, Any]) -> None:
-    """Refuse options of an analysis where none is made."""
-    if all(reports) and any(options.values()):
-        raise UsageError(
-            "neither side is analyzed, for both are PEFs or reports: options of analysis, as --target, are "
-            "for models"
-        )
 
 
 def _shown(side: str) -> str:
@@ -169,10 +143,23 @@ def stored_report(side: str) -> Report | None:
         return Report.from_manifest(pef.manifest)
 
 
+def _like(
+    other: Report | None, options: CompileOptions, target: str | None, level: str | None
+) -> CompileOptions:
+    """Return the options that an analysis has: those of the other side, unless others are stated."""
+    chosen = options.replace(target=target, level=level)
+    if other is None:
+        return chosen
+    cut = other.parallel
+    if cut is not None:
+        chosen = chosen.replace(n_chips=cut.rdus, tensor_parallel=cut.mode)
+    return chosen.replace(target=target or other.target, level=level or other.level)
+
+
 def _analyzed(
-    model: str, other: Report | None, options: dict[str, Any], activity: Activity
+    model: str, other: Report | None, options: CompileOptions, activity: Activity
 ) -> Report:
-    """Analyze a model as the other side was converted, unless options say otherwise.
+    """Analyze a model.
 
     Raises:
         UsageError: A report does not tell how the other side was converted, or options do not go together.
@@ -180,38 +167,19 @@ def _analyzed(
     from samba_onnx.report import Report
     from samba_onnx.workflows.compiler import analyze
 
-    target = options["target"] or (other.target if other else DEFAULT_TARGET)
-    target = chosen_target(target, options["looping"])
-    level = options["level"] or (other.level if other else DEFAULT_LEVEL)
-    fusion = fusion_choices(level, options["rules"], options["default_rules"])
-    cut = other.parallel if other else None
-    parallel = parallel_options(cut.rdus, cut.mode) if cut else None
-    if other is not None and options["rules"] is None:
-        _refuse_other_rules(other, level, target)
+    refuse_other_options(model, options, writes=False)
+    if other is not None and options.sections.optimization_rules is None:
+        _refuse_other_rules(other, options.sections.level, target_text(options))
     if is_torch_model(model):
-        refuse_constants(options["constants"])
-        rules = torch_fusion(fusion)
-        manifest = analyze_torch(
-            model, activity.step, target=target, level=level, fusion=rules, parallel=parallel
-        )
-        return Report.from_manifest(manifest)
-    dims, shapes = options["dims"], options["input_shapes"]
+        return Report.from_manifest(analyze_torch(model, options, activity.step))
+    sizes = options.sizes
     # What the user states counts alone: sizes of the other side might contradict it.
-    if other is not None and not dims and not shapes:
+    if other is not None and not sizes.dims and not sizes.input_shapes:
         dims, shapes = _sizes(other)
-    constants = options["constants"] or (_constants(other) if other is not None else {})
-    manifest = analyze(
-        model,
-        target=target,
-        level=level,
-        dims=dims,
-        input_shapes=shapes,
-        constants=constants,
-        parallel=parallel,
-        progress=activity.step,
-        **fusion,
-    )
-    return Report.from_manifest(manifest)
+        options = options.replace(dims=dims, input_shapes=shapes)
+    if other is not None and not sizes.constants:
+        options = options.replace(constants=_constants(other))
+    return Report.from_manifest(analyze(model, options=options, progress=activity.step))
 
 
 def _refuse_other_rules(other: Report, level: str, target: str) -> None:
@@ -268,7 +236,7 @@ def _constants(report: Report) -> dict[str, Any]:
                 f"the other side has input {fixed.name!r} fixed as a constant of many numbers: give them, too, with "
                 f"--constant {fixed.name}=FILE.npy"
             )
-        numbers = parse_constants([f"{fixed.name}={fixed.value}"])[fixed.name]
+        numbers = read_constants([f"{fixed.name}={fixed.value}"])[fixed.name]
         # As objects, which whole numbers and truth values stay.
         constants[fixed.name] = np.array(numbers, dtype=object).reshape(fixed.shape).tolist()
     return constants

@@ -102,17 +102,21 @@ def write_file(path: str, content: bytes) -> None:
         file.write(content)
 
 
-def refuse_overwriting(*sources: str, outputs: dict[str, str | None]) -> None:
+def refuse_overwriting(
+    *sources: str | os.PathLike[str] | None, outputs: dict[str, str | None]
+) -> None:
     """Refuse an output that is an input, or that is given twice.
 
     Args:
-        sources: Files that the command reads.
+        sources: Files that the command reads; None for one that nobody gave.
         outputs: Files that it would write, by option.
 
     Raises:
         UsageError: Two of them are the same file.
     """
-    taken = {os.path.realpath(source): f"the input {source}" for source in sources}
+    taken = {
+        os.path.realpath(source): f"the input {os.fspath(source)}" for source in sources if source
+    }
     for option, output in outputs.items():
         if output is None or output == STDOUT:
             continue

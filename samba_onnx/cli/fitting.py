@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -11,11 +11,14 @@ import typer
 
 from samba_onnx.cli.options import SHAPES
 from samba_onnx.cli.progress import Activity
+from samba_onnx.compiling.choices import Sharding
 from samba_onnx.errors import OutOfDeviceMemoryError, UsageError
 from samba_onnx.facts.figures import LARGEST_WHOLE
 
 if TYPE_CHECKING:
-    from samba_onnx.passes.sharding.programs import ParallelOptions
+    from samba_onnx.compiling.model_options import SizeOptions
+    from samba_onnx.compiling.options import CompileOptions
+    from samba_onnx.compiling.planning_options import ChipOptions
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.pef.target_summary import TargetSummary
     from samba_onnx.report import Report
@@ -83,13 +86,13 @@ def refuse_fit_of_a_pef(texts: Sequence[str] | None) -> None:
 
 
 def refuse_fit(
-    texts: Sequence[str] | None, sizes: Mapping[str, Any], *, supposes: bool, multiple: int
+    texts: Sequence[str] | None, sizes: SizeOptions, *, supposes: bool, multiple: int
 ) -> None:
     """Refuse to look for the largest size beside options that leave none, or several plans.
 
     Args:
         texts: The dimensions that are asked for.
-        sizes: What the user says of sizes, as ``dims`` and ``keep_dynamic``.
+        sizes: What the user says of sizes.
         supposes: Whether there is a supposition.
         multiple: The number of which sizes are to be multiples.
 
@@ -104,9 +107,9 @@ def refuse_fit(
         raise UsageError(
             "--what-if compares two plans: look for sizes that fit without it, or with --target FILE"
         )
-    if sizes["keep_dynamic"]:
+    if sizes.keep_dynamic:
         raise UsageError("--keep-dynamic leaves sizes open, and --fit looks for one: give either")
-    if any(not isinstance(size, int) for size in sizes["dims"].values()):
+    if any(not isinstance(size, int) for size in sizes.dims.values()):
         raise UsageError("--fit looks at one graph: give --dim one size per dimension")
 
 
@@ -122,14 +125,17 @@ class Sizing:
 
 
 def onnx_sizing(
-    text: str, manifest: Manifest, sizes: Mapping[str, Any], plan: Callable[[Any], Manifest]
+    text: str,
+    manifest: Manifest,
+    options: CompileOptions,
+    plan: Callable[[CompileOptions], Manifest],
 ) -> Sizing:
     """Return how an ONNX model is planned at sizes of a dimension.
 
     Args:
         text: What the user calls the dimension.
         manifest: The plan of the model as the user states its sizes.
-        sizes: These, as ``dims`` and ``input_shapes``, among other options.
+        options: These, among others.
         plan: Plans the model with other such options.
 
     Raises:
@@ -138,7 +144,7 @@ def onnx_sizing(
     from samba_onnx.workflows.fit_dimensions import onnx_dimension, sized_options
 
     dimension = onnx_dimension(text, manifest)
-    return Sizing(dimension, lambda size: plan(sized_options(sizes, dimension, size, manifest)))
+    return Sizing(dimension, lambda size: plan(sized_options(options, dimension, size, manifest)))
 
 
 @dataclass(frozen=True)
@@ -209,7 +215,7 @@ def fit_report(
     sizing: Sizing,
     begin: FitStart,
     multiple: int,
-    parallel: ParallelOptions | None,
+    chips: ChipOptions,
     activity: Activity,
 ) -> tuple[FitReport, Manifest | None]:
     """Return the largest size of a dimension that fits, all else as it was planned.
@@ -218,7 +224,7 @@ def fit_report(
         sizing: The dimension.
         begin: The plan at the size that it has there.
         multiple: Sizes that are tried are multiples of this.
-        parallel: For how many RDUs the program is cut; None for one.
+        chips: For how many RDUs the program is cut, and how.
         activity: Shows what is planned.
 
     Returns:
@@ -230,8 +236,8 @@ def fit_report(
     from samba_onnx.workflows.fitting import MOST_PLANNINGS, FitSearch
 
     dimension = sizing.dimension
-    if parallel and parallel.mode == "batch" and dimension.text == "batch":
-        multiple = math.lcm(multiple, parallel.rdus)  # each has an equal part
+    if chips.tensor_parallel is Sharding.BATCH and dimension.text == "batch":
+        multiple = math.lcm(multiple, chips.n_chips)  # each has an equal part
 
     def progress(size: int, count: int) -> None:
         activity.step(f"fit {dimension.text}: plan {size:,}")

@@ -24,11 +24,11 @@ from samba_onnx.cli.options import (
     SectionLimits,
     ThreadsOption,
     VerboseOption,
-    parse_dims,
     parse_sections,
 )
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.wrong_files import refuse_model
+from samba_onnx.compiling.texts import read_dims
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
 
@@ -166,7 +166,7 @@ def run(
 
     begin = time.perf_counter()
     with Activity(quiet) as activity, load_pef(pef) as opened:
-        sizes = parse_dims(dim)
+        sizes = read_dims(dim)
         graph = _graph(opened, inputs, sizes)
         chosen = executed_stages(opened.manifest, graph, limits)
         if output is not None:

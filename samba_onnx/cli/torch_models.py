@@ -13,6 +13,7 @@ from samba_onnx.workflows.model_sources import is_configuration
 
 if TYPE_CHECKING:
     from samba_onnx.cli.fitting import Sizing
+    from samba_onnx.compiling.options import CompileOptions
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.workflows.compared_values import ValueComparison
@@ -20,98 +21,59 @@ if TYPE_CHECKING:
 
 
 def convert_torch(
-    model: str,
-    output: str,
-    progress: Callable[[str], None],
-    *,
-    sample: bool,
-    train: bool,
-    translations: Sequence[str] | None = None,
-    loss_indices: Sequence[int] | None = None,
-    stochastic_rounding: str | None = None,
-    **options: Any,
+    model: str, output: str, options: CompileOptions, progress: Callable[[str], None]
 ) -> Pef:
     """Convert a PyTorch model.
 
     Args:
         model: A factory, a ``.pt2`` file or a Hugging Face configuration.
         output: The PEF to write.
+        options: What the user decides.
         progress: Called with the name of each step before it begins.
-        sample: Keep the example inputs with eager torch's outputs.
-        train: The factory returns optimizers, too: convert for training.
-        translations: Files that register translations of the user's own operators.
-        loss_indices: Outputs that training starts from; None chooses those that losses made.
-        stochastic_rounding: What training rounds to bfloat16 at random.
-        **options: Target, level and checks, as ``samba_onnx.workflows.porting.port`` takes them.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
         ModelError: The model cannot be converted.
         PassMismatchError: A pass changes what it computes.
     """
-    _import_porting(progress, translations)
+    _import_porting(progress, options.training.translations)
     from samba_onnx.workflows import porting
 
-    options["progress"] = progress
     with _prints_elsewhere():
-        loaded = porting.load_torch_model(model, train=train)
-        if train:
-            return porting.port_training(
-                loaded,
-                output,
-                loss_indices=loss_indices,
-                stochastic_rounding=stochastic_rounding,
-                **options,
-            )
-        return porting.port(loaded, output, sample=sample, **options)
+        loaded = porting.load_torch_model(model, train=options.training.train)
+        return porting.port(loaded, output, options=options, progress=progress)
 
 
-def analyze_torch(
-    model: str,
-    progress: Callable[[str], None],
-    *,
-    train: bool = False,
-    translations: Sequence[str] | None = None,
-    **options: Any,
-) -> Manifest:
+def analyze_torch(model: str, options: CompileOptions, progress: Callable[[str], None]) -> Manifest:
     """Analyze a PyTorch model.
 
     Args:
         model: A factory, a ``.pt2`` file or a Hugging Face configuration.
+        options: What the user decides.
         progress: Called with the name of each step before it begins.
-        train: The factory returns optimizers, too: analyze the program that trains.
-        translations: Files that register translations of the user's own operators.
-        **options: Target, level and the like, as ``samba_onnx.workflows.porting.analyze_torch`` takes it.
 
     Raises:
         UsageError: torch is not installed, or an argument is wrong.
         ModelError: The model cannot be exported.
     """
-    _import_porting(progress, translations)
+    _import_porting(progress, options.training.translations)
     from samba_onnx.workflows import porting
 
     with _prints_elsewhere():
         # A plan needs no values of weights, of which a large model has more than memory.
-        loaded = porting.load_torch_model(model, train=train, weights=False)
-        return porting.analyze_torch(loaded, progress=progress, **options)
+        loaded = porting.load_torch_model(model, train=options.training.train, weights=False)
+        return porting.analyze_torch(loaded, options=options, progress=progress)
 
 
 def torch_sizing(
-    model: str,
-    progress: Callable[[str], None],
-    *,
-    train: bool = False,
-    translations: Sequence[str] | None = None,
-    **options: Any,
+    model: str, options: CompileOptions, progress: Callable[[str], None]
 ) -> Callable[[str], Sizing]:
     """Return what plans a PyTorch model at sizes of a dimension; the model is loaded once.
 
     Args:
         model: A factory, a ``.pt2`` file or a Hugging Face configuration.
+        options: What the user decides.
         progress: Called with the name of each step before it begins.
-        train: The factory returns optimizers, too: the program that trains is planned.
-        translations: Files that register translations of the user's own operators.
-        **options: Target, level and the like, as ``samba_onnx.workflows.porting.analyze_torch`` takes it.
 
     Returns:
         A function of what the user calls the dimension; it raises ``UsageError`` where it cannot be told
@@ -121,19 +83,20 @@ def torch_sizing(
         UsageError: torch is not installed, or an argument is wrong.
         ModelError: The model cannot be loaded.
     """
-    _import_porting(progress, translations)
+    _import_porting(progress, options.training.translations)
     from samba_onnx.cli.fitting import Sizing
     from samba_onnx.workflows import porting
 
     with _prints_elsewhere():
-        loaded = porting.load_torch_model(model, train=train, weights=False)
+        loaded = porting.load_torch_model(model, train=options.training.train, weights=False)
 
     def sizing(text: str) -> Sizing:
         dimension = porting.torch_dimension(text, loaded)
 
         def plan(size: int) -> Manifest:
             with _prints_elsewhere():
-                return porting.analyze_torch(porting.resized(loaded, dimension, size), **options)
+                sized = porting.resized(loaded, dimension, size)
+                return porting.analyze_torch(sized, options=options)
 
         configured = text == "seq" and is_configuration(model)
         return Sizing(dimension, plan, porting.stated_positions(model) if configured else None)

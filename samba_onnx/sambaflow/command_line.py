@@ -14,14 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from samba_onnx.sessions.arguments import (
-    AFTER_COMPILING,
-    ARGUMENTS,
-    Argument,
-    Command,
-    arguments_of,
-    tell_idle,
-)
+from samba_onnx.compiling.settings import Argument, Command
+from samba_onnx.sessions.arguments import AFTER_COMPILING, ARGUMENTS, arguments_of, tell_idle
 
 ParserFunction = Callable[[ArgumentParser], Any]
 """Adds arguments of a program to the parser of a sub-command."""

@@ -13,70 +13,31 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from samba_onnx.facts.precisions import PRESETS, Precision
+from samba_onnx.compiling.option import option_of
+from samba_onnx.compiling.options import option_fields
+from samba_onnx.compiling.settings import (
+    COMPILING,
+    RUNNING,
+    Argument,
+    Command,
+    compiler_row,
+)
 from samba_onnx.facts.roundings import stated_roundings
 
 LOGGER: Final = logging.getLogger(__name__)
-
-
-class Command(StrEnum):
-    """What a SambaFlow program is started for: its sub-commands."""
-
-    COMPILE = "compile"
-    RUN = "run"
-    TEST = "test"
-    MEASURE_PERFORMANCE = "measure-performance"
-    MEASURE_SECTIONS = "measure-sections"
-
-
-EVERY: Final = frozenset(Command)
-COMPILING: Final = frozenset({Command.COMPILE})
-RUNNING: Final = EVERY - COMPILING
-"""The commands that load a PEF."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """One thing that a program can be told."""
-
-    name: str
-    """Attribute of the Namespace, and field of the settings object."""
-    help: str
-    flags: tuple[str, ...] = ()
-    """On the command line; empty for ``--name``, with hyphens."""
-    kind: Any = str
-    """Type of its value; ``bool`` for a flag without a value, ``Any`` where SambaFlow's manuals do
-    not say which of both it is."""
-    default: Any = None
-    commands: frozenset[Command] = EVERY
-    choices: tuple[Any, ...] = ()
-    several: bool = False
-    """Whether it takes a list of values."""
-    hint: bool = False
-    """Whether it has no effect on what is computed here."""
-    experimental: bool = False
-    """Whether ``--help`` shows it with ``--debug`` only."""
-    idle: str = ""
-    """Why it has no effect, where it is no hint to the compiler; empty for one that has."""
-    beside: str = ""
-    """The argument with which together it is no hint but takes effect; empty for one that never does."""
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """How it is written on a command line."""
-        return self.flags or (f"--{self.name.replace('_', '-')}",)
 
 
 SPATIAL: Final = "spatial"
 MAPPINGS: Final = ("section", SPATIAL)
 """Ways to bring sections onto the RDU: one after the other, or all at once."""
 
-_ARCHITECTURES: Final = ("sn10", "sn20", "sn30", "sn40", "sn40l")
+_ROWS: Final = {
+    row.name: row for field in option_fields().values() for row in option_of(field).settings
+}
+"""The rows that state options of a compilation, which the fields of the options have."""
 
 _GENERAL: Final = (
     Argument("batch_size", "samples per run", ("-b", "--batch-size"), int, 1),
@@ -88,7 +49,7 @@ _GENERAL: Final = (
         default="section",
         choices=MAPPINGS,
     ),
-    Argument("num_spatial_batches", "batches of a run in spatial mapping", kind=int, default=1),
+    _ROWS["num_spatial_batches"],
     Argument("data_parallel", "train with several processes", kind=bool, default=False),
     Argument("reduce_on_rdu", "add gradients up on the RDU", kind=bool, default=False),
     Argument("world_size", "number of processes", ("-ws", "--world-size"), int, 1),
@@ -104,7 +65,7 @@ _GENERAL: Final = (
         experimental=True,
         idle="gradients are reduced by torch.distributed, as --data-parallel says",
     ),
-    Argument("n_chips", "number of RDUs", kind=int, default=1, hint=True, beside="tensor_parallel"),
+    _ROWS["n_chips"],
     Argument("debug", "show experimental arguments", kind=bool, default=False),
     Argument("verbose", "print more", kind=bool, default=False),
     Argument(
@@ -122,7 +83,7 @@ _COMPILING: Final = (
         default="",
         commands=COMPILING,
     ),
-    Argument("arch", "the RDU to compile for", commands=COMPILING, choices=_ARCHITECTURES),
+    _ROWS["arch"],
     Argument(
         "num_tiles",
         "tiles of an RDU to use",
@@ -131,36 +92,14 @@ _COMPILING: Final = (
         choices=(1, 2, 4, 8),
         hint=True,
     ),
-    Argument(
-        "kernel_looping",
-        "launch equal sections that follow each other once",
-        kind=bool,
-        default=False,
-        commands=COMPILING,
-    ),
-    Argument("o0", "every operator a section", kind=bool, default=False, commands=COMPILING),
-    Argument("o1", "sections by rules of fusion", kind=bool, default=False, commands=COMPILING),
-    Argument("o3", "sections as large as can be", kind=bool, default=False, commands=COMPILING),
-    Argument("optimization_rules", "file with rules of fusion, for o1", commands=COMPILING),
-    Argument(
-        "graphamp_preset",
-        "types to compute in: those of the model, bfloat16 in matrix products, or throughout",
-        commands=COMPILING,
-        choices=tuple(PRESETS),
-    ),
-    Argument(
-        "precision",
-        "the same, by name",
-        commands=COMPILING,
-        choices=tuple(map(str, Precision)),
-    ),
+    *(_ROWS[name] for name in ("kernel_looping", "o0", "o1", "o3", "optimization_rules")),
+    *(_ROWS[name] for name in ("graphamp_preset", "precision")),
 )
 
 
 def _hint(name: str, text: str, kind: Any = Any, **options: Any) -> Argument:
     """Return a row of the compiler's that has no effect here."""
-    default = False if kind is bool else None
-    return Argument(name, text, (), kind, default, COMPILING, hint=True, **options)
+    return compiler_row(name, text, kind, hint=True, **options)
 
 
 _HINTS: Final = (
@@ -196,43 +135,7 @@ _HINTS: Final = (
         )
     ),
     _hint("resources_scaling_factors", "share of resources", float, several=True),
-    _hint(
-        "tensor_parallel",
-        "cut tensors between RDUs",
-        str,
-        choices=("batch", "weight"),
-        beside="n_chips",
-    ),
-)
-
-_ROUNDING: Final = (
-    Argument(
-        "enable_stochastic_rounding",
-        "round at random what optimizers store in bfloat16",
-        kind=bool,
-        default=False,
-        commands=COMPILING,
-        experimental=True,
-    ),
-    Argument(
-        "enable_safe_stochastic_rounding",
-        "the same",
-        kind=Any,
-        commands=COMPILING,
-        experimental=True,
-    ),
-)
-
-_LEVEL: Final = Argument(
-    "optim_level", "o0, o1 or o3", commands=COMPILING, kind=Any, experimental=True
-)
-
-_DEFAULT_RULES: Final = Argument(
-    "use_o1_default_rules",
-    "add the target's rules of fusion to those of the file",
-    commands=COMPILING,
-    kind=Any,
-    experimental=True,
+    _ROWS["tensor_parallel"],
 )
 
 _RUNNING: Final = (
@@ -308,7 +211,14 @@ _RUNNING: Final = (
     ),
 )
 
-ARGUMENTS: Final = (*_GENERAL, *_COMPILING, _LEVEL, _DEFAULT_RULES, *_ROUNDING, *_HINTS, *_RUNNING)
+ARGUMENTS: Final = (
+    *_GENERAL,
+    *_COMPILING,
+    *(_ROWS[name] for name in ("optim_level", "use_o1_default_rules")),
+    *(_ROWS[name] for name in ("enable_stochastic_rounding", "enable_safe_stochastic_rounding")),
+    *_HINTS,
+    *_RUNNING,
+)
 """All rows, in the order of ``--help``."""
 
 

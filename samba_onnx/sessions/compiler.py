@@ -12,13 +12,15 @@ from typing import Any, Final
 from torch import nn
 from torch.optim import Optimizer
 
+from samba_onnx.compiling.choices import Level
+from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.region_types import match_region_types
 from samba_onnx.export.programs.stochastic_rounding import round_stochastically
 from samba_onnx.export.programs.training_steps import optimizer_list
 from samba_onnx.facts.names import RATE
-from samba_onnx.facts.roundings import Rounding, write_rounding
+from samba_onnx.facts.roundings import write_rounding
 from samba_onnx.pef.hints import write_hints
 from samba_onnx.program.program import DEFAULT_GRAPH, Program
 from samba_onnx.sessions.arguments import given_hints
@@ -29,23 +31,15 @@ from samba_onnx.sessions.onnx_modules import (
     Losses,
     trained_module,
 )
-from samba_onnx.sessions.options import (
-    Destination,
-    Model,
-    SessionOptions,
-    chosen_precision,
-    chosen_roundings,
-    output_path,
-)
-from samba_onnx.sessions.spatial import refuse_batch_dimensions, spatial_batches
+from samba_onnx.sessions.options import Destination, Model, SessionOptions, output_path
+from samba_onnx.sessions.spatial import refuse_batch_dimensions
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph
 from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.workflows.checking.original import convert_compared
 from samba_onnx.workflows.checking.refusals import refuse_unless_prepared
-from samba_onnx.workflows.choices import FUSING, FusionOptions
-from samba_onnx.workflows.compiler import compile_programs, convert
+from samba_onnx.workflows.compiler import ProgramSource, compile_programs, convert
 from samba_onnx.workflows.records import GraphRecord, write_records
 from samba_onnx.workflows.torch_programs import (
     Training,
@@ -124,45 +118,46 @@ class Compiler:
         """
         if graph_transform_hook is not None:
             raise UsageError("graph_transform_hook is not supported; leave it out")
-        options = self._options.with_settings(destination.settings)
+        settings = self._options.with_settings(destination.settings)
         listed = optimizer_list(optimizers)
-        forward_only = inference or bool(options.get("inference"))
+        forward_only = inference or bool(settings.get("inference"))
         trained = [] if forward_only else listed
         is_onnx(model)  # refuses what is no model, before it is asked for a name
-        path = output_path(options, model, destination.output)
-        precision = chosen_precision(options, destination.precision)
+        path = output_path(settings, model, destination.output)
+        options = self._rounded(destination.options(settings))
         model = trained_module(model, trained, weights, losses)
         named = named_inputs(model, inputs)
-        where, batches = destination.where(options), spatial_batches(options)
         if is_onnx(model):
-            if batches:
+            if options.training.spatial_batches:
                 raise UsageError(_NO_SPATIAL_ONNX)
-            texts = {**destination.texts(), **self._hints(options, where["level"])}
-            where["precision"] = str(precision)
-            roundings = self._roundings(options, destination)
-            texts |= write_rounding(dict.fromkeys(sorted(roundings), 0))
-            _compile_onnx(model, named, path, texts, where, check)
+            roundings = dict.fromkeys(sorted(options.numbers.stochastic_rounding), 0)
+            texts = {**destination.texts(), **self._hints(settings, options)}
+            texts |= write_rounding(roundings)
+            # What is rounded at random is told, and is none of what an ONNX model has.
+            chosen = options.replace(stochastic_rounding=None)
+            _compile_onnx(model, named, path, texts, chosen, check)
             return _announced(path)
         assert isinstance(model, nn.Module)
-        accumulates = bool(options.get("gradient_accumulation")) or gradient_accumulation
+        accumulates = bool(settings.get("gradient_accumulation")) or gradient_accumulation
         gradients = () if forward_only else wanted_input_gradients(model, named)
         training = None
         if trained or gradients:
-            keeps = keeps_activations(where["level"])
+            keeps = keeps_activations(options.sections.level)
             indices = attached_losses(model, loss_indices)
             training = Training(indices, accumulates, keeps, gradients)
-        with self._mode.on(), computing_in(precision):
+        with self._mode.on(), computing_in(options.numbers.precision):
             program = recorded_program(model, named, trained, training, check=check)
         if training is None and program.argins:
             _tell_of_dropouts(model, program)
-        if batches:
+        if batches := options.training.spatial_batches:
             refuse_batch_dimensions(named)
             program = dataclasses.replace(program, spatial_batches=batches)
         # Some hints are given while tracing.
-        texts = {**destination.texts(), **self._hints(options, where["level"], program)}
+        texts = {**destination.texts(), **self._hints(settings, options, program)}
         # After everything that is compared with torch, which rounds to nearest.
-        program = round_stochastically(program, self._roundings(options, destination))
-        compile_programs([program], path, name=name, metadata=texts, **where).close()
+        program = round_stochastically(program, options.numbers.stochastic_rounding)
+        source = ProgramSource([program], name)
+        compile_programs(source, path, options=options, metadata=texts).close()
         return _announced(path)
 
     @in_turn
@@ -182,13 +177,14 @@ class Compiler:
         graphs = self._traces.added()
         if samba_only:
             return None
-        options = self._options.with_settings(destination.settings)
-        if spatial_batches(options):
+        settings = self._options.with_settings(destination.settings)
+        options = self._rounded(destination.options(settings))
+        if options.training.spatial_batches:
             raise UsageError(
                 "compile_multigraph was asked for mapping 'spatial', which keeps one graph on the "
                 "RDU: leave mapping out, or compile the graph alone"
             )
-        if not chosen_precision(options, destination.precision).is_own:
+        if not options.numbers.precision.is_own:
             raise UsageError(
                 "compile_multigraph was asked for another precision than the modules' own, in which "
                 "their graphs were traced: leave precision and graphamp_preset out, or convert the "
@@ -200,35 +196,35 @@ class Compiler:
             refuse_unless_prepared(part)
         programs[0] = dataclasses.replace(programs[0], notes=(*programs[0].notes, _TRACED_NOTE))
         records = {graph.name: GraphRecord(graph.fingerprint.text()) for graph in graphs}
-        if not options.get("pef_name") and name:
-            options["pef_name"] = name
-        path = output_path(options, None, destination.output)
-        where = destination.where(options)
-        roundings = self._roundings(options, destination)
+        if not settings.get("pef_name") and name:
+            settings["pef_name"] = name
+        path = output_path(settings, None, destination.output)
+        roundings = options.numbers.stochastic_rounding
         programs = [round_stochastically(program, roundings) for program in programs]
         texts = {
             **destination.texts(),
-            **self._hints(options, where["level"], *programs),
+            **self._hints(settings, options, *programs),
             **write_records(records),
         }
-        compile_programs(programs, path, name=name, metadata=texts, **where).close()
+        source = ProgramSource(programs, name)
+        compile_programs(source, path, options=options, metadata=texts).close()
         for graph in graphs:
             graph.program = None
         return _announced(path)
 
-    def _roundings(
-        self, options: Mapping[str, Any], destination: Destination
-    ) -> frozenset[Rounding]:
-        """Return what one compilation rounds at random."""
-        stated = chosen_roundings(options, destination.stochastic_rounding)
-        return self._options.take_roundings(stated)
+    def _rounded(self, options: CompileOptions) -> CompileOptions:
+        """Return options with what one compilation rounds at random, of which calls of the session can say more."""
+        stated = options.numbers.stochastic_rounding
+        return options.replace(stochastic_rounding=self._options.take_roundings(stated))
 
-    def _hints(self, options: Mapping[str, Any], level: str, *programs: Program) -> dict[str, str]:
+    def _hints(
+        self, settings: Mapping[str, Any], options: CompileOptions, *programs: Program
+    ) -> dict[str, str]:
         """Return all hints for one compilation as metadata."""
         recorded = self._options.take_hints()
-        if level == FUSING:
+        if options.sections.level == Level.O1:
             recorded = hints_beside(recorded, programs)
-        return write_hints({**given_hints(options), **recorded})
+        return write_hints({**given_hints(settings), **recorded})
 
 
 def _announced(path: Path) -> str:
@@ -266,23 +262,21 @@ def _compile_onnx(
     inputs: Any,
     path: os.PathLike[str],
     texts: dict[str, str],
-    where: Mapping[str, Any],
+    options: CompileOptions,
     check: bool,
 ) -> None:
     symbols = _onnx_symbols(model, inputs)
     shapes = {name: tuple(tensor.shape) for name, tensor in symbols.items()}
     print_, _ = onnx_fingerprint(model, shapes)
     metadata = {**texts, **write_records({DEFAULT_GRAPH: GraphRecord(print_.text())})}
-    options = {"input_shapes": shapes, "sample": False, "metadata": metadata, **where}
-    fusion: FusionOptions = options.pop("fusion")
-    options |= {"optimization_rules": fusion.file, "default_rules": fusion.defaults}
+    chosen = options.replace(input_shapes=shapes, sample=False)
     if not check:
-        convert(model, path, **options).close()
+        convert(model, path, options=chosen, metadata=metadata).close()
         return
     valued = [tensor.has_data or tensor.materializer_provided for tensor in symbols.values()]
     missing = "" if all(valued) else "an input has no values"
     arrays = {} if missing else {name: to_array(tensor) for name, tensor in symbols.items()}
-    convert_compared(model, path, arrays, missing, **options)
+    convert_compared(model, path, arrays, missing, options=chosen, metadata=metadata)
 
 
 def _onnx_symbols(model: Any, inputs: Any) -> dict[str, Any]:

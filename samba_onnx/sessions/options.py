@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import onnx
 from pydantic import BaseModel
 from torch import nn
 
+from samba_onnx.compiling.choices import Level
+from samba_onnx.compiling.option import option_of
+from samba_onnx.compiling.options import CompileOptions, option_fields
 from samba_onnx.errors import UsageError
-from samba_onnx.facts.defaults import DEFAULT_LEVEL, DEFAULT_TARGET
-from samba_onnx.facts.precisions import Precision, precision_of, preset_precision
 from samba_onnx.facts.roundings import Rounding, roundings_of, stated_roundings
 from samba_onnx.pef.user_metadata import write_value
 from samba_onnx.sessions.arguments import tell_idle
-from samba_onnx.workflows.choices import FUSING, FusionOptions, ParallelOptions, looped_target
+from samba_onnx.sessions.spatial import spatial_batches
 
 OUTPUT_FOLDER: Final = "out"
 """Where programs go when nobody says where."""
-
-_TARGETS: Final = {
-    "sn10": "sn10",
-    "sn20": "sn10",
-    "sn30": "sn30",
-    "sn40": "sn40l",
-    "sn40l": "sn40l",
-}
-"""Target by what SambaFlow calls an architecture; SN20 has the chips of SN10."""
 
 Model = nn.Module | onnx.ModelProto | str | os.PathLike[str]
 """What can be compiled: a torch module, an ONNX model, or the path to one."""
@@ -113,106 +106,44 @@ def default_name(model: Model | None) -> str:
     return "model" if model is None else Path(model).stem
 
 
-def target_of(
-    options: Mapping[str, Any],
-    target: str | os.PathLike[str] | None,
-    kernel_looping: bool | None = None,
-) -> str:
-    """Return the device to compile for, a name or path, with conditions.
+def settings_keywords(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a compilation that settings of SambaFlow's state.
 
     Args:
-        options: Settings; ``arch`` and ``kernel_looping`` count.
-        target: Overrides the first.
-        kernel_looping: Overrides the second: whether the device is to loop over equal sections. A target
-            that states this condition has it anyway.
+        settings: By name; those of the program's own are not looked at. Of several that state one option, the first
+            counts, in the order of the option's field.
+
+    Returns:
+        Values by the names of options.
+
+    Raises:
+        UsageError: A value is not legal.
     """
-    name = _TARGETS.get(str(options.get("arch", "")).lower(), DEFAULT_TARGET)
-    if target is not None:
-        name = os.fspath(target)
-    looping = options.get("kernel_looping") if kernel_looping is None else kernel_looping
-    return looped_target(name) if looping else name
+    keywords: dict[str, Any] = {}
+    for name, stated in option_fields().items():
+        for row in option_of(stated).settings:
+            given = settings.get(row.name)
+            value = row.states(given) if row.states and given is not None else None
+            if value is not None:
+                keywords.setdefault(name, value)
+    return keywords
 
 
-def level_of(options: Mapping[str, Any], level: str | None) -> str:
-    """Return the optimization level to compile at.
+def _of_level(options: CompileOptions) -> CompileOptions:
+    """Return options without rules of fusion for another level, of which a warning says that they have no effect.
 
-    Args:
-        options: Settings; ``o0``, ``o1`` and ``optim_level`` count.
-        level: Overrides them.
+    Programs state both in one file of settings.
     """
-    if level is not None:
-        return level
-    setting = str(options.get("optim_level", "")).lower()
-    for name, spellings in (("o0", ("o0", "0")), ("o1", ("o1", "1"))):
-        if options.get(name) is True or setting in spellings:
-            return name
-    return DEFAULT_LEVEL
-
-
-def fusion_of(options: Mapping[str, Any], level: str) -> FusionOptions:
-    """Return which rules of fusion a compilation is to have.
-
-    Args:
-        options: Settings; ``optimization_rules`` and ``use_o1_default_rules`` count.
-        level: The level. Rules that are stated for another one than ``o1`` have no effect, which a
-            warning says, for programs state both in one file of settings.
-    """
-    file, default = options.get("optimization_rules"), options.get("use_o1_default_rules")
-    if default is not None:
-        default = str(default).lower() in ("true", "1", "yes")
-    if level == FUSING:
-        return FusionOptions(file or None, default)
-    for name, stated in (("optimization_rules", file), ("use_o1_default_rules", default)):
+    sections = options.sections
+    if sections.level == Level.O1:
+        return options
+    for name, stated in (
+        ("optimization_rules", sections.optimization_rules),
+        ("use_o1_default_rules", sections.default_rules),
+    ):
         if stated:
             tell_idle(name)
-    return FusionOptions()
-
-
-def chosen_precision(options: Mapping[str, Any], precision: str | None) -> Precision:
-    """Return the precision of a compilation.
-
-    Args:
-        options: Settings; ``precision`` and ``graphamp_preset`` count, the first before the second.
-        precision: Overrides them.
-
-    Raises:
-        UsageError: There is no such precision or preset.
-    """
-    name = precision or options.get("precision")
-    preset = options.get("graphamp_preset")
-    if name is None and preset is not None:
-        return preset_precision(str(preset))
-    return precision_of(None if name is None else str(name))
-
-
-def chosen_roundings(
-    options: Mapping[str, Any], stochastic_rounding: str | Collection[str] | None
-) -> frozenset[Rounding]:
-    """Return what a compilation is to round at random.
-
-    Args:
-        options: Settings; ``stochastic_rounding`` counts, and those that ask for it in SambaFlow's words.
-        stochastic_rounding: Overrides them.
-
-    Raises:
-        UsageError: A name is unknown.
-    """
-    if stochastic_rounding is not None:
-        return roundings_of(stochastic_rounding)
-    return roundings_of(options.get("stochastic_rounding")) | stated_roundings(options)
-
-
-def parallel_of(options: Mapping[str, Any]) -> ParallelOptions | None:
-    """Return for how many RDUs a compilation is to cut its programs; None for one.
-
-    Args:
-        options: Settings; ``tensor_parallel`` and ``n_chips`` count, where both are given.
-
-    Raises:
-        UsageError: The mode is unknown, or there are too many RDUs.
-    """
-    mode, chips = options.get("tensor_parallel"), options.get("n_chips") or 1
-    return ParallelOptions(str(mode), int(chips)) if mode and int(chips) > 1 else None
+    return options.replace(optimization_rules=None, default_rules=None)
 
 
 @dataclass(frozen=True)
@@ -224,26 +155,29 @@ class Destination:
     metadata: tuple[Any, ...] = ()
     """Mappings or objects with attributes, later ones first; None is skipped."""
     output: str | os.PathLike[str] | None = None
-    """Path of the PEF; overrides the settings, like the two that follow."""
-    target: str | os.PathLike[str] | None = None
-    level: str | None = None
-    precision: str | None = None
-    kernel_looping: bool | None = None
-    stochastic_rounding: str | Collection[str] | None = None
+    """Path of the PEF; overrides the settings."""
+    overrides: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Options by name, which override the settings; None for one that is not stated."""
 
-    def where(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return target, level, rules of fusion and number of RDUs of a compilation.
+    def options(self, settings: Mapping[str, Any]) -> CompileOptions:
+        """Return the options of a compilation.
 
         Args:
-            options: Settings of the session and of this compilation.
+            settings: Of the session and of this compilation.
+
+        Raises:
+            UsageError: A value is not legal.
         """
-        level = level_of(options, self.level)
-        return {
-            "target": target_of(options, self.target, self.kernel_looping),
-            "level": level,
-            "fusion": fusion_of(options, level),
-            "parallel": parallel_of(options),
-        }
+        stated = {name: value for name, value in self.overrides.items() if value is not None}
+        keywords = {**settings_keywords(settings), **stated}
+        # Both are hints of SambaFlow's compiler, which take effect together only.
+        if not (keywords.get("tensor_parallel") and int(keywords.get("n_chips") or 1) > 1):
+            keywords |= {"tensor_parallel": None, "n_chips": None}
+        if "stochastic_rounding" not in stated:
+            names = roundings_of(settings.get("stochastic_rounding"))
+            keywords["stochastic_rounding"] = names | stated_roundings(settings)
+        keywords["spatial_batches"] = spatial_batches(settings)
+        return _of_level(CompileOptions.of(**keywords))
 
     def texts(self) -> dict[str, str]:
         """Return the user's metadata as a PEF keeps it."""

@@ -10,22 +10,26 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import onnx
 import onnx_ir as ir
 
+from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.errors import UsageError
 from samba_onnx.loading import LoadedModel, fix_inputs, load_model, onnx_program
-from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.planning.partitioning import Home
 from samba_onnx.pef.manifest import FallbackNode
 from samba_onnx.program.dataflow import each_node, name_of, subgraphs
 from samba_onnx.safety.all_tensors import all_tensors
 from samba_onnx.safety.files import atomic_output, printable
-from samba_onnx.workflows.choices import with_fixed_inputs
+from samba_onnx.workflows.choices import (
+    compiler_settings,
+    pipeline_options,
+    with_fixed_inputs,
+)
 from samba_onnx.workflows.packaging import PlannedGraph
-from samba_onnx.workflows.planning import CompilerSettings, plan_sizes
+from samba_onnx.workflows.planning import Progress, plan_sizes, silent
 
 PLACEMENT: Final = "samba.placement"
 """Where a node runs: ``rdu``, ``cpu``, ``rdu, cpu`` for one that became nodes on both, or ``none``."""
@@ -74,18 +78,16 @@ class NodeAnnotation:
 def annotate(
     model: str | os.PathLike[str],
     output: str | os.PathLike[str],
-    settings: CompilerSettings,
-    options: PipelineOptions | None = None,
-    constants: Mapping[str, Any] | None = None,
+    options: CompileOptions | None = None,
+    progress: Progress = silent,
 ) -> tuple[NodeAnnotation, ...]:
     """Write a model with what became of each of its nodes.
 
     Args:
         model: Path of an ONNX model.
         output: The model to write; in the folder of the original if that has data beside it.
-        settings: The device, the level and the placement; their own sizes are not looked at.
-        options: Sizes of dynamic dimensions; None leaves them dynamic.
-        constants: Inputs that are fixed as constants, with their values by name.
+        options: What the user decides; of several sizes, the first counts. None for all defaults.
+        progress: Called with the name of each step before it begins.
 
     Returns:
         The annotations of the main graph's nodes, in their order in the file.
@@ -96,15 +98,18 @@ def annotate(
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The file cannot be written.
     """
+    chosen = options or CompileOptions()
+    settings = compiler_settings(chosen, progress)
+    first = pipeline_options(chosen, settings.target)[:1]
     loaded = load_model(model)
     _refuse_converted(loaded)
     proto = onnx.load(model, load_external_data=False)
     _refuse_far_away(proto, Path(model), Path(output))
-    names, fixed = _mark(loaded.model), fix_inputs(loaded.model, constants)
-    sizes = with_fixed_inputs([options or PipelineOptions()], fixed, loaded.model.graph.inputs)
+    names, fixed = _mark(loaded.model), fix_inputs(loaded.model, chosen.sizes.constants)
+    sizes = with_fixed_inputs(first, fixed, loaded.model.graph.inputs)
     planned = plan_sizes(lambda: onnx_program(loaded), sizes, loaded.summary, settings)
     fates = _fates(planned.graphs[0], names)
-    settings.progress("annotate")
+    progress("annotate")
     annotations = _describe_all(proto, fates, settings.target.summary.name)
     with atomic_output(output) as file:
         file.write(proto.SerializeToString())

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final
 
 import onnx_ir as ir
 
+from samba_onnx.compiling.choices import Sharding
+from samba_onnx.compiling.model_options import InputShapes
+from samba_onnx.compiling.options import CompileOptions
+from samba_onnx.compiling.planning_options import ChipOptions
 from samba_onnx.errors import UsageError
-from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEGALISATION, DEFAULT_PLACEMENT
+from samba_onnx.facts.defaults import DEFAULT_LEGALISATION
 from samba_onnx.facts.names import in_a_list
 from samba_onnx.loading import FixedInputs
 from samba_onnx.passes.order import PipelineOptions
-from samba_onnx.passes.planning.fusion.choosing import FUSING, FusionOptions, chosen_rules
+from samba_onnx.passes.planning.fusion.choosing import FusionOptions, chosen_rules
 from samba_onnx.passes.planning.hosts import load_host
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.rewrites.interface import dimensions
@@ -22,34 +26,27 @@ from samba_onnx.passes.rewrites.legalisation import all_rules
 from samba_onnx.passes.rewrites.legalisation.proofs import NARROW
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import LOOPING, Target, load_target, with_condition
-from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.safety.files import printable
 from samba_onnx.workflows.half_types import float16_type, precision_for
 from samba_onnx.workflows.pass_guard import PassGuard
 from samba_onnx.workflows.planning import CompilerSettings, Progress, silent
-from samba_onnx.workflows.sizes import Sizes, each_size
+from samba_onnx.workflows.sizes import each_size
 
 __all__ = [
-    "ASSUMED_SIZE", "EVERYTHING", "FUSING", "FusionOptions", "InputShapes", "ParallelOptions", "chosen_options", "chosen_settings",
-    "legalisation_options", "looped_target", "with_fixed_inputs",
-]  # fmt: skip
+    "ASSUMED_SIZE",
+    "EVERYTHING",
+    "chosen_target",
+    "compiler_settings",
+    "legalisation_options",
+    "pipeline_options",
+    "with_fixed_inputs",
+]
 
 ASSUMED_SIZE: Final = 1
 """Size of a dynamic dimension of an input of which nobody states a size."""
 
-InputShapes: TypeAlias = Mapping[str, tuple[int | str | None, ...]]
-
 EVERYTHING = "all"
 _ROUNDING: Final = "float64"
-
-
-def looped_target(target: str | os.PathLike[str]) -> str:
-    """Return the name of a target whose device loops over equal sections.
-
-    Args:
-        target: A name or path, with or without conditions, this one among them or not.
-    """
-    return with_condition(os.fspath(target), LOOPING)
 
 
 def legalisation_options(legalise: str, no_legalise: str | Sequence[str]) -> LegalisationOptions:
@@ -88,76 +85,85 @@ def legalisation_options(legalise: str, no_legalise: str | Sequence[str]) -> Leg
     )
 
 
-def chosen_settings(
-    target: str | os.PathLike[str] | Target,
-    level: str,
-    progress: Progress | None,
-    placement: str = DEFAULT_PLACEMENT,
-    host: str | os.PathLike[str] | HostSummary = DEFAULT_HOST,
-    legalisation: LegalisationOptions | None = None,
-    check_passes: bool = False,
-    fusion: FusionOptions | None = None,
-    parallel: ParallelOptions | None = None,
+def compiler_settings(
+    options: CompileOptions, progress: Progress | None = None
 ) -> CompilerSettings:
-    """Look up target and host and check the level, before a model is loaded.
+    """Look up target and host and check what goes together, before a model is loaded.
 
     Args:
-        target: A target's name, a path to a target profile, or a loaded target.
-        level: ``o0``, ``o1`` or ``o3``.
+        options: What the user decides.
         progress: Called with the name of each step before it begins; None for nobody.
-        placement: ``optimal`` or ``strict``.
-        host: The CPU: ``default``, or a profile.
-        legalisation: Which rules write what the target lacks with other operators; None for those that
-            make a run shorter.
-        check_passes: Whether a model is run after every pass that changes it.
-        fusion: Which rules of fusion count at ``o1``; None for those of the target.
-        parallel: For how many RDUs programs are cut, and how; None for one RDU.
 
     Raises:
         TargetError: The target or the host is unknown or malformed.
-        UsageError: The level or the placement is unknown, or a file of rules cannot be used.
+        UsageError: A rule is unknown, a file of rules cannot be used, or two options contradict each other.
     """
-    device = load_target(target)
-    settings = CompilerSettings(
-        device,
+    sections, placement = options.sections, options.placement
+    target = chosen_target(options)
+    level = str(sections.level)
+    rules = FusionOptions(sections.optimization_rules, sections.default_rules)
+    return CompilerSettings(
+        target,
         level,
         progress=progress or silent,
-        placement=placement,
-        host=load_host(host),
-        legalisation=legalisation or LegalisationOptions(),
-        guard=PassGuard if check_passes else None,
-        parallel=parallel,
+        placement=str(placement.placement),
+        host=load_host(placement.host),
+        legalisation=legalisation_options(placement.legalise, placement.no_legalise),
+        guard=PassGuard if options.checks.check_passes else None,
+        parallel=_parallel(options.chips),
+        rules=chosen_rules(target, level, rules),
+        texts=options.texts(),
     )
-    return replace(settings, rules=chosen_rules(device, level, fusion or FusionOptions()))
 
 
-def chosen_options(
-    target: Target,
-    dims: Sizes | None,
-    input_shapes: InputShapes | None,
-    keep_dynamic: bool,
-    float16: str | None,
-    precision: str | None = None,
-) -> list[PipelineOptions]:
+def chosen_target(options: CompileOptions) -> Target:
+    """Return the device, which loops over equal sections where that is asked for.
+
+    Args:
+        options: What the user decides.
+
+    Raises:
+        TargetError: The target is unknown or malformed.
+        UsageError: A loaded target is asked to loop.
+    """
+    target = options.device.target
+    if not options.device.kernel_looping:
+        return load_target(target)
+    if isinstance(target, Target):
+        raise UsageError(
+            f"kernel_looping is asked of a target that is loaded: load {target.name}:{LOOPING}"
+        )
+    return load_target(with_condition(os.fspath(target), LOOPING))
+
+
+def _parallel(chips: ChipOptions) -> ParallelOptions | None:
+    """Return for how many RDUs programs are cut, and how; None for one."""
+    if chips.n_chips != 1:
+        return ParallelOptions(str(chips.tensor_parallel or Sharding.WEIGHT), chips.n_chips)
+    if chips.tensor_parallel is not None:
+        raise UsageError(
+            "--tensor-parallel cuts a program for several RDUs: say how many with --n-chips"
+        )
+    return None
+
+
+def pipeline_options(options: CompileOptions, target: Target) -> list[PipelineOptions]:
     """Return what the user says of sizes and types, for each graph.
 
     Args:
+        options: What the user decides.
         target: The device.
-        dims: Sizes of dynamic dimensions by name; several make a graph for each.
-        input_shapes: Shapes of inputs by name.
-        keep_dynamic: Whether other dimensions of inputs stay dynamic; otherwise they become 1.
-        float16: The type in which float16 is computed, as ``convert`` takes it.
-        precision: In which types operators compute, as ``convert`` takes it.
 
     Raises:
-        UsageError: There is no such choice, or the target lacks a type.
+        UsageError: The target lacks a type, or sizes contradict each other.
     """
-    chosen = precision_for(target, precision)
-    half = float16_type(target, float16, chosen)
-    assumed = None if keep_dynamic else ASSUMED_SIZE
+    sizes, numbers = options.sizes, options.numbers
+    precision = precision_for(target, numbers.precision)
+    half = float16_type(target, numbers.float16, precision)
+    assumed = None if sizes.keep_dynamic else ASSUMED_SIZE
     return [
-        PipelineOptions(sizes, input_shapes or {}, assumed, half, chosen)
-        for sizes in each_size(dims or {})
+        PipelineOptions(each, sizes.input_shapes, assumed, half, precision)
+        for each in each_size(sizes.dims)
     ]
 
 

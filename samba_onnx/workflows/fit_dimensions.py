@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.manifest import Manifest
 
@@ -103,17 +104,17 @@ def _meant(text: str, bound: Sequence[FitDimension]) -> list[FitDimension]:
 
 
 def sized_options(
-    options: Mapping[str, Any], dimension: FitDimension, size: int, manifest: Manifest
-) -> dict[str, Any]:
-    """Return options of ``analyze`` with another size of a dimension.
+    options: CompileOptions, dimension: FitDimension, size: int, manifest: Manifest
+) -> CompileOptions:
+    """Return options with another size of a dimension.
 
     Args:
-        options: ``dims`` and ``input_shapes`` among them, in which the dimension may have a size.
+        options: Options in which the dimension may have a size.
         dimension: A dynamic dimension.
         size: Its size.
         manifest: The plan with these options.
     """
-    dims, shapes = dict(options["dims"]), dict(options["input_shapes"])
+    dims, shapes = dict(options.sizes.dims), dict(options.sizes.input_shapes)
     graph = manifest.graphs[0]
     if "" in shapes:
         shapes[graph.model_name(graph.inputs[0])] = shapes.pop("")
@@ -126,4 +127,4 @@ def sized_options(
         for axis in axes:
             sizes[axis] = None if dimension.name else size
         shapes[name] = tuple(sizes)
-    return {**options, "dims": dims, "input_shapes": shapes}
+    return options.replace(dims=dims, input_shapes=shapes)

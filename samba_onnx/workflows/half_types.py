@@ -50,7 +50,7 @@ def float16_type(
         return None
     if choice not in target.dtypes:
         raise UsageError(
-            f"float16 is {choice!r}, but {target.name} computes with {', '.join(target.dtypes)} only"
+            f"float16 is {str(choice)!r}, but {target.name} computes with {', '.join(target.dtypes)} only"
         )
     return _TYPES[choice]
 
@@ -68,6 +68,6 @@ def precision_for(target: Target, choice: str | None) -> Precision:
     precision = precision_of(choice)
     if not precision.is_own and "bfloat16" not in target.dtypes:
         raise UsageError(
-            f"precision is {choice!r}, but {target.name} computes with {', '.join(target.dtypes)} only"
+            f"precision is {str(choice)!r}, but {target.name} computes with {', '.join(target.dtypes)} only"
         )
     return precision

@@ -9,7 +9,6 @@ from typing import TypeAlias, TypeVar
 
 import onnx_ir as ir
 
-from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_LEVEL, DEFAULT_PLACEMENT
 from samba_onnx.passes.order import PipelineOptions
 from samba_onnx.passes.pipeline import PipelineResult, run_pipeline
@@ -25,7 +24,7 @@ from samba_onnx.passes.planning.overwriting import copy_what_is_read_on, overwri
 from samba_onnx.passes.planning.partitioning import Group, Home, group, partition
 from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.planning.plan import GraphPlan, plan
-from samba_onnx.passes.planning.sectioning import LEVELS, cut
+from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
 from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import Target
@@ -43,11 +42,6 @@ from samba_onnx.workflows.manifests import argin_records, graph_records, with_de
 from samba_onnx.workflows.packaging import PlannedGraph
 from samba_onnx.workflows.parallel import ProgramCutter
 from samba_onnx.workflows.sizes import SharedWeights, size_name, with_own_names
-
-PLACEMENTS = ("optimal", "strict")
-"""How nodes get their homes: ``optimal`` puts a node that the target supports on the CPU where a run
-then takes less modelled time, beside one that it does not support; ``strict`` puts all that it supports
-on the RDU, other than small islands of index arithmetic."""
 
 Item = TypeVar("Item")
 
@@ -77,24 +71,13 @@ class CompilerSettings:
     """For how many RDUs; None for one."""
     rules: FusionRules = NO_RULES
     """The rules of fusion of ``o1``."""
+    texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The options that are not at their defaults, as the PEF keeps them."""
 
     @property
     def machine(self) -> Machine:
         """What graphs are placed on."""
         return Machine(self.target, self.host, self.level, self.rules)
-
-    def __post_init__(self) -> None:
-        """Check the level and the placement.
-
-        Raises:
-            UsageError: One of them is unknown.
-        """
-        if self.placement not in PLACEMENTS:
-            raise UsageError(
-                f"placement is {self.placement!r}: expected one of {', '.join(PLACEMENTS)}"
-            )
-        if self.level not in LEVELS:
-            raise UsageError(f"level is {self.level!r}: expected one of {', '.join(LEVELS)}")
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 from numpy.typing import NDArray
 from torch import nn
 from torch.export import ExportedProgram
 
+from samba_onnx.compiling.option import Front
+from samba_onnx.compiling.options import CompileOptions
+from samba_onnx.compiling.signatures import takes_keywords
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.archives import SUFFIX, load_exported_program, refused_by_torch
 from samba_onnx.export.capture.modules import arguments
@@ -24,13 +29,7 @@ from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.programs.stochastic_rounding import round_stochastically
 from samba_onnx.export.programs.training_steps import optimizer_list
-from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEVEL, DEFAULT_PLACEMENT, DEFAULT_TARGET
-from samba_onnx.facts.roundings import roundings_of
 from samba_onnx.importing.checkpoints import export_trained
-from samba_onnx.passes.planning.fusion.choosing import FusionOptions
-from samba_onnx.passes.planning.legalising import LegalisationOptions
-from samba_onnx.passes.sharding.programs import ParallelOptions
-from samba_onnx.passes.targets import load_target
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.program import Program
@@ -42,12 +41,13 @@ from samba_onnx.tensor.lazy_parameters import LAZY
 from samba_onnx.workflows.checking.inference import compare_with_eager
 from samba_onnx.workflows.checking.outcome import NotComparableError
 from samba_onnx.workflows.checking.own_inputs import fitting_runs
-from samba_onnx.workflows.compiler import analyze_programs, compile_programs
+from samba_onnx.workflows.choices import chosen_target
+from samba_onnx.workflows.compiler import Compiled, ProgramSource, compile
 from samba_onnx.workflows.configurations import from_configuration, stated_positions
 from samba_onnx.workflows.factories import RETURNS, call_factory
 from samba_onnx.workflows.half_types import precision_for
 from samba_onnx.workflows.model_sources import is_configuration
-from samba_onnx.workflows.planning import Progress
+from samba_onnx.workflows.planning import Progress, silent
 from samba_onnx.workflows.reference_sample import Sample, keep_sample
 from samba_onnx.workflows.torch_fitting import resized, torch_dimension
 from samba_onnx.workflows.torch_models import TorchModel, export_model
@@ -61,14 +61,17 @@ from samba_onnx.workflows.torch_programs import (
 )
 from samba_onnx.workflows.translation_files import load_translations
 
+if TYPE_CHECKING:
+    from samba_onnx.compiling.keywords import TorchKeywords
+
 __all__ = [
     "TorchModel",
+    "TorchSource",
     "analyze_torch",
     "export_trained",
     "load_torch_model",
     "load_translations",
     "port",
-    "port_training",
     "resized",
     "stated_positions",
     "torch_dimension",
@@ -114,225 +117,177 @@ def load_torch_model(source: str, *, train: bool = False, weights: bool = True) 
     return TorchModel(name, module.eval(), *arguments(inputs))
 
 
+@dataclass(frozen=True)
+class TorchSource:
+    """A torch module with its inputs; with optimizers, the program that trains it."""
+
+    model: TorchModel
+
+    def compiled(self, options: CompileOptions, progress: Progress) -> Compiled:
+        """Return the module's program, planned; nothing is compared with eager torch before it is written."""
+        program = torch_program(self.model, options, progress)
+        return compile(ProgramSource([program], self.model.name), options, progress=progress)
+
+    def checked(self, options: CompileOptions, progress: Progress) -> ProgramSource:
+        """Return the module's program with all that a PEF keeps of it, compared with eager torch.
+
+        Args:
+            options: What the user decides.
+            progress: Called with the name of each step before it begins.
+
+        Raises:
+            ModelError: The module cannot be exported or differentiated.
+            ExportMismatchError: What was exported computes something else.
+            EngineRefusalError: What was exported cannot be run.
+            UsageError: Inputs do not fit, or an output does not exist.
+        """
+        model, checks = self.model, options.checks.check
+        if _trains(model, options):
+            program = _training_program(model, options, checks, progress)
+            return ProgramSource([_finished(program, options)], model.name)
+        with _in_precision(options):
+            progress("export")
+            exported = export_model(model)
+            program = exported.program
+            if checks:
+                progress("compare with torch")
+                comparison = compare_with_eager(model.module, model.args, exported, model.keywords)
+                program = _noted(program, comparison.notes)
+            reference = Sample()
+            # A sample would be of one mini-batch, and a run in spatial mapping has several.
+            if options.sampling.sample is not False and not options.training.spatial_batches:
+                progress("run in torch")
+                reference = _sample(model, exported)
+        contents, notes = _contents(model, exported)
+        program = _finished(_noted(program, notes), options)
+        return ProgramSource([program], model.name, _residents(exported, contents), reference)
+
+
+@takes_keywords(Front.TORCH)
 def port(
     model: TorchModel,
     output: str | os.PathLike[str],
     *,
-    target: str = DEFAULT_TARGET,
-    level: str = DEFAULT_LEVEL,
-    placement: str = DEFAULT_PLACEMENT,
-    host: str = DEFAULT_HOST,
-    legalisation: LegalisationOptions | None = None,
-    fusion: FusionOptions | None = None,
-    sample: bool = True,
-    check: bool = True,
-    spatial_batches: int = 0,
-    check_passes: bool = False,
+    options: CompileOptions | None = None,
     metadata: Mapping[str, str] | None = None,
-    parallel: ParallelOptions | None = None,
-    precision: str | None = None,
     progress: Progress | None = None,
+    **keywords: Unpack[TorchKeywords],
 ) -> Pef:
-    """Convert a torch model into a PEF that carries its weights, unless the module has some without values.
+    """Convert a torch model into a PEF.
+
+    In evaluation mode it carries the module's weights, unless some have no values. With optimizers it is compiled as
+    ``samba.session.compile`` does, without weights: ``trace_graph`` sends those of the module.
 
     Args:
-        model: The module, in the mode in which it is to run.
+        model: The module, in the mode in which it is to run, with its optimizers where it is trained.
         output: The PEF to write.
-        target: The device: a name or the path of a profile.
-        level: ``o0``, ``o1`` or ``o3``.
-        placement: ``optimal`` or ``strict``, as for ``convert``.
-        host: The CPU: ``default`` or the path of a profile.
-        legalisation: Which rules write what the target lacks; None for those that save time.
-        fusion: Which rules of fusion count at ``o1``; None for those of the target.
-        sample: Keep the example inputs with eager torch's outputs, for self-tests.
-        check: Compute the outputs by what was exported and by eager torch, and refuse to write the
-            PEF if they differ.
-        spatial_batches: Mini-batches of a run in spatial mapping, without a sample, which would be of
-            one; 0 for section mapping.
-        check_passes: Run the program after every pass of the compiler that changes it, and refuse to go
-            on when it computes something else.
+        options: A record of options; keywords override it.
         metadata: Key-value pairs to keep.
-        parallel: For how many RDUs it is cut, and how; None for one.
-        precision: In which types operators compute that state float32, as ``convert`` takes it.
         progress: Called with the name of each step before it begins.
-
-    Returns:
-        The PEF that was written, open for reading.
-
-    Raises:
-        ModelError: The module cannot be exported.
-        ExportMismatchError: What was exported computes something else; the message names the first
-            operator that does.
-        EngineRefusalError: What was exported cannot be run; the message names the operator.
-        UsageError: Inputs do not fit, or the level is unknown.
-        OutOfDeviceMemoryError: The model does not fit into the target's memory.
-        OutputError: The PEF cannot be written.
-    """
-    report = progress or (lambda _: None)
-    report("export")
-    with computing_in(precision_for(load_target(target), precision)):
-        exported = export_model(model)
-        program = exported.program
-        if check:
-            report("compare with torch")
-            comparison = compare_with_eager(model.module, model.args, exported, model.keywords)
-            program = dataclasses.replace(program, notes=(*program.notes, *comparison.notes))
-        reference = Sample()
-        if sample and not spatial_batches:
-            report("run in torch")
-            reference = _sample(model, exported)
-    contents, notes = _contents(model, exported)
-    program = dataclasses.replace(program, notes=(*program.notes, *notes))
-    residents = _residents(exported, contents)
-    return compile_programs(
-        [dataclasses.replace(program, spatial_batches=spatial_batches)],
-        output,
-        target=target,
-        level=level,
-        placement=placement,
-        host=host,
-        legalisation=legalisation,
-        fusion=fusion,
-        name=model.name,
-        metadata=metadata,
-        residents=residents,
-        sample=reference,
-        check_passes=check_passes,
-        parallel=parallel,
-        progress=report,
-    )
-
-
-def port_training(
-    model: TorchModel,
-    output: str | os.PathLike[str],
-    *,
-    check: bool = True,
-    spatial_batches: int = 0,
-    loss_indices: Sequence[int] | None = None,
-    precision: str | None = None,
-    stochastic_rounding: str | Iterable[str] | None = None,
-    progress: Progress | None = None,
-    **options: Any,
-) -> Pef:
-    """Compile a torch model with its optimizers, as ``samba.session.compile`` does.
-
-    Args:
-        model: The module in training mode, with its optimizers.
-        output: The PEF to write, without weights: ``trace_graph`` sends those of the module.
-        check: Compare what was exported with eager torch, and refuse if it differs.
-        spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
-        loss_indices: Outputs that training starts from; None for those that a loss made, or else all.
-        precision: In which types operators compute that state float32, as ``convert`` takes it.
-        stochastic_rounding: What a program that trains rounds to bfloat16 at random, as ``roundings_of``
-            takes it.
-        progress: Called with the name of each step before it begins.
-        **options: Target, level, number of RDUs and all else that
-            ``samba_onnx.workflows.compiler.compile_programs`` takes.
+        **keywords: Options by name.
 
     Returns:
         The PEF that was written, open for reading.
 
     Raises:
         ModelError: The module cannot be exported or differentiated.
-        ExportMismatchError: What was exported computes something else.
-        EngineRefusalError: What was exported cannot be run.
-        UsageError: Inputs do not fit, an optimizer cannot be compiled, or an output does not exist.
+        ExportMismatchError: What was exported computes something else; the message names the first
+            operator that does.
+        EngineRefusalError: What was exported cannot be run; the message names the operator.
+        UsageError: Inputs do not fit, an option is for ONNX models, an optimizer cannot be compiled, or an output does
+            not exist.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    report = progress or (lambda _: None)
-    with computing_in(precision_for(load_target(options.get("target", DEFAULT_TARGET)), precision)):
-        program = _training_program(model, loss_indices, check, report, _level(options))
-    program = round_stochastically(program, roundings_of(stochastic_rounding))
-    program = dataclasses.replace(program, spatial_batches=spatial_batches)
-    return compile_programs([program], output, name=model.name, progress=report, **options)
+    chosen = (options or CompileOptions()).replace(**keywords)
+    chosen.refuse_other(Front.TORCH, trains=bool(model.optimizers))
+    report = progress or silent
+    source = TorchSource(model).checked(chosen, report)
+    return compile(source, chosen, progress=report).write(output, metadata=metadata)
 
 
-def _training_program(
-    model: TorchModel,
-    loss_indices: Sequence[int] | None,
-    check: bool,
-    report: Progress,
-    level: str,
-) -> Program:
-    report("export")
-    losses = attached_losses(model.module, loss_indices)
-    inputs = named_inputs(model.module, dict(model.keywords) or model.args)
-    training = Training(
-        losses,
-        keeps_activations=keeps_activations(level),
-        input_gradients=wanted_input_gradients(model.module, inputs),
-    )
-    with LAZY.paused():  # a module that was made lazily is exported without its values
-        return recorded_program(model.module, inputs, model.optimizers, training, check=check)
-
-
+@takes_keywords(Front.TORCH, writes=False)
 def analyze_torch(
     model: TorchModel,
     *,
-    spatial_batches: int = 0,
-    loss_indices: Sequence[int] | None = None,
-    precision: str | None = None,
-    stochastic_rounding: str | Iterable[str] | None = None,
+    options: CompileOptions | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **keywords: Unpack[TorchKeywords],
 ) -> Manifest:
     """Say how a torch model would convert, without writing or comparing anything.
 
     Args:
         model: The module, in its mode; with optimizers, the program that trains is analyzed.
-        spatial_batches: Mini-batches of a run in spatial mapping; 0 for section mapping.
-        loss_indices: With optimizers, the outputs that training starts from; None as for ``port_training``.
-        precision: In which types operators compute that state float32, as ``convert`` takes it.
-        stochastic_rounding: What a program that trains rounds to bfloat16 at random, as ``roundings_of``
-            takes it.
+        options: A record of options; keywords override it.
         progress: Called with the name of each step before it begins.
-        **options: Target, level, number of RDUs and all else that
-            ``samba_onnx.workflows.compiler.analyze_programs`` takes.
+        **keywords: Options by name.
 
     Raises:
         ModelError: The module cannot be exported, or a loss not differentiated.
         UsageError: Inputs do not fit, the level is unknown, or it cannot be mapped spatially.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
     """
-    with computing_in(precision_for(load_target(options.get("target", DEFAULT_TARGET)), precision)):
-        program = torch_program(
-            model, loss_indices=loss_indices, level=_level(options), progress=progress
-        )
-    program = round_stochastically(program, roundings_of(stochastic_rounding))
-    mapped = dataclasses.replace(program, spatial_batches=spatial_batches)
-    return analyze_programs([mapped], name=model.name, progress=progress, **options)
-
-
-def _level(options: Mapping[str, Any]) -> str:
-    return str(options.get("level", DEFAULT_LEVEL))
+    chosen = (options or CompileOptions()).replace(**keywords)
+    chosen.refuse_other(Front.TORCH, writes=False, trains=bool(model.optimizers))
+    return compile(TorchSource(model), chosen, progress=progress).manifest
 
 
 def torch_program(
-    model: TorchModel,
-    *,
-    loss_indices: Sequence[int] | None = None,
-    level: str = DEFAULT_LEVEL,
-    progress: Progress | None = None,
+    model: TorchModel, options: CompileOptions | None = None, progress: Progress | None = None
 ) -> Program:
     """Return the program of a torch model, which is compared with nothing.
 
     Args:
         model: The module, in its mode, with or without values; with optimizers, its program trains.
-        loss_indices: With optimizers, the outputs that training starts from; None as for ``port_training``.
-        level: The level that it is to be planned for.
+        options: What the user decides; None for all defaults.
         progress: Called with the name of each step before it begins.
 
     Raises:
         ModelError: The module cannot be exported, or a loss not differentiated.
         UsageError: Inputs do not fit.
     """
-    report = progress or (lambda _: None)
-    if model.optimizers:
-        return _training_program(model, loss_indices, False, report, level)
+    report, chosen = progress or silent, options or CompileOptions()
+    if _trains(model, chosen):
+        return _finished(_training_program(model, chosen, False, report), chosen)
+    with _in_precision(chosen):
+        report("export")
+        return _finished(export_model(model).program, chosen)
+
+
+def _trains(model: TorchModel, options: CompileOptions) -> bool:
+    """Return whether a program trains: gradients of inputs need no optimizer."""
+    return options.training.train or bool(model.optimizers)
+
+
+def _training_program(
+    model: TorchModel, options: CompileOptions, check: bool, report: Progress
+) -> Program:
     report("export")
-    return export_model(model).program
+    losses = attached_losses(model.module, options.training.loss_indices)
+    inputs = named_inputs(model.module, dict(model.keywords) or model.args)
+    training = Training(
+        losses,
+        keeps_activations=keeps_activations(options.sections.level),
+        input_gradients=wanted_input_gradients(model.module, inputs),
+    )
+    # A module that was made lazily is exported without its values.
+    with _in_precision(options), LAZY.paused():
+        return recorded_program(model.module, inputs, model.optimizers, training, check=check)
+
+
+def _in_precision(options: CompileOptions) -> AbstractContextManager[None]:
+    """Let what is exported within the context compute in the types that the user chose."""
+    return computing_in(precision_for(chosen_target(options), options.numbers.precision))
+
+
+def _finished(program: Program, options: CompileOptions) -> Program:
+    """Return a program as it is compiled, after everything that is compared with torch, which rounds to nearest."""
+    rounded = round_stochastically(program, options.numbers.stochastic_rounding)
+    return dataclasses.replace(rounded, spatial_batches=options.training.spatial_batches)
+
+
+def _noted(program: Program, notes: Sequence[str]) -> Program:
+    return dataclasses.replace(program, notes=(*program.notes, *notes))
 
 
 @frames_together

@@ -6,12 +6,13 @@ import hashlib
 import itertools
 import math
 import os
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 import onnx_ir as ir
 
+from samba_onnx.compiling.model_options import Sizes
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.names import FreeNames
 from samba_onnx.passes.order import PipelineOptions
@@ -21,9 +22,6 @@ from samba_onnx.program.program import DEFAULT_GRAPH, Program
 
 MOST_GRAPHS: Final = 64
 """Graphs of one PEF for several sizes: each is compiled, and has its activations in device memory."""
-
-Sizes: TypeAlias = Mapping[str, int | Sequence[int]]
-"""Sizes of dimensions by name: one, or one for each graph."""
 
 _Key: TypeAlias = tuple[object, ...]
 

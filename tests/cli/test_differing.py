@@ -10,7 +10,6 @@ import onnx
 import pytest
 
 import samba_onnx
-from samba_onnx.passes.sharding.programs import ParallelOptions
 from tests.cli.conftest import SambaPort
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -53,7 +52,7 @@ def test_a_model_is_analyzed_for_as_many_rdus_as_the_other_side(
     samba_port: SambaPort, folder: Path
 ) -> None:
     model, pef = folder / "Tanh.onnx", folder / "a.pef"
-    samba_onnx.convert(model, pef, dims={"n": 4}, parallel=ParallelOptions("batch", 2)).close()
+    samba_onnx.convert(model, pef, dims={"n": 4}, n_chips=2, tensor_parallel="batch").close()
     result = samba_port("diff", pef, model)
     assert result.out == "a.pef → Tanh.onnx: no figure that counts differs\n"
 

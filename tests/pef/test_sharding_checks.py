@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from samba_onnx.errors import PefFormatError
-from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.pef.consistency import check_manifest
 from samba_onnx.pef.manifest import Manifest, Section, Symbol
 from samba_onnx.pef.sharding import AxisSplit, Collective, CollectiveKind
@@ -18,7 +17,7 @@ from tests.passes.sharding.models import llama
 
 @pytest.fixture(scope="module")
 def manifest() -> Manifest:
-    return analyze(llama(1, 4, 4, layers=1), parallel=ParallelOptions("weight", 2))
+    return analyze(llama(1, 4, 4, layers=1), n_chips=2)
 
 
 def shards(manifest: Manifest, change: Callable[[AxisSplit], AxisSplit]) -> Manifest:

@@ -16,7 +16,6 @@ import pytest
 from onnx import helper, numpy_helper
 
 from samba_onnx.errors import DeviceError, InputError, UsageError
-from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Cause, Direction
 from samba_onnx.runtime.accounting import check_plan
@@ -32,8 +31,9 @@ ROWS = [
 
 
 def pef_of(proto: onnx.ModelProto, folder: Path, rdus: int, mode: str = "weight") -> Pef:
-    options = ParallelOptions(mode, rdus)
-    return convert(proto, folder / "m.pef", parallel=options, sample=False, trial=False)
+    return convert(
+        proto, folder / "m.pef", n_chips=rdus, tensor_parallel=mode, sample=False, trial=False
+    )
 
 
 def words(proto: onnx.ModelProto) -> np.ndarray:

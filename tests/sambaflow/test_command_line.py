@@ -19,6 +19,7 @@ import torch
 from pydantic import BaseModel
 
 import samba_onnx as samba
+from samba_onnx.compiling.settings import Argument, Command
 from samba_onnx.errors import UsageError
 from samba_onnx.sambaflow.samba.argconf.args import CommonArgs, CompileArgs, RunArgs
 from samba_onnx.sambaflow.samba.utils.argparser import (
@@ -27,7 +28,7 @@ from samba_onnx.sambaflow.samba.utils.argparser import (
     parse_yaml_to_args,
 )
 from samba_onnx.sessions import SESSION
-from samba_onnx.sessions.arguments import ARGUMENTS, Argument, Command, tell_idle
+from samba_onnx.sessions.arguments import ARGUMENTS, tell_idle
 
 DEFAULTS = {
     "batch_size": 1,

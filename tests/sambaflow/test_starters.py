@@ -12,13 +12,14 @@ import torch
 from torch import nn
 
 import samba_onnx as samba
+from samba_onnx.compiling.settings import Command
 from samba_onnx.errors import UsageError
 from samba_onnx.sambaflow.samba import utils
 from samba_onnx.sambaflow.samba.schema.snconfig import SNConfig
 from samba_onnx.sambaflow.samba.test import TestWithGold
 from samba_onnx.sambaflow.samba.utils.argparser import SambaConfig, parse_app_args
 from samba_onnx.sessions import SESSION
-from samba_onnx.sessions.arguments import ARGUMENTS, Command
+from samba_onnx.sessions.arguments import ARGUMENTS
 
 
 @pytest.fixture(autouse=True)

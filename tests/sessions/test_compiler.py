@@ -23,7 +23,7 @@ from samba_onnx.pef.manifest import Manifest
 from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.compiler import Compiler
 from samba_onnx.sessions.graph_traces import GraphTraces
-from samba_onnx.sessions.options import Destination, SessionOptions, target_of
+from samba_onnx.sessions.options import Destination, SessionOptions
 from samba_onnx.sessions.trace_mode import TraceMode
 from tests.sessions.modules import Doubled
 
@@ -76,10 +76,13 @@ def test_kernel_looping_is_a_setting_that_the_argument_overrides(
     session: SambaSession, tmp_path: Path
 ) -> None:
     settings = {"arch": "sn30", "kernel_looping": True}
-    assert target_of(settings, None) == "sn30:kernel-looping"
-    assert target_of(settings, None, kernel_looping=False) == "sn30"
-    assert target_of(settings, Path("own.toml")) == "own.toml:kernel-looping"
-    assert target_of({}, "sn30:kernel-looping", kernel_looping=False) == "sn30:kernel-looping"
+    for overrides, expected in (
+        ({}, ("sn30", True)),
+        ({"kernel_looping": False}, ("sn30", False)),
+        ({"target": "own.toml"}, ("own.toml", True)),
+    ):
+        device = Destination(overrides=overrides).options(settings).device
+        assert (device.target, device.kernel_looping) == expected
     output = tmp_path / "looped.pef"
     made = manifest(compiled(session, output=output, target="sn30:tuned", kernel_looping=True))
     assert made.target.name == "sn30:kernel-looping,tuned"

@@ -20,7 +20,7 @@ from samba_onnx.report import Report
 from samba_onnx.sambaflow.samba import directives
 from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.arguments import tell_idle
-from samba_onnx.sessions.options import level_of
+from samba_onnx.sessions.options import Destination
 from tests.sessions.test_training import TOLERANCE, Regression, named
 
 RULES = """
@@ -79,7 +79,7 @@ def test_settings_choose_level_and_rules(session: SambaSession, tmp_path: Path) 
     ],
 )
 def test_level_of_settings(settings: dict[str, Any], level: str) -> None:
-    assert level_of(settings, None) == level
+    assert Destination().options(settings).sections.level == level
 
 
 def test_rules_without_o1_have_no_effect_and_say_so(

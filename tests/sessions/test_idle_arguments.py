@@ -13,11 +13,12 @@ import torch
 from torch import nn
 
 import samba_onnx as samba
+from samba_onnx.compiling.settings import Command
 from samba_onnx.pef import load_pef
 from samba_onnx.report import Report
 from samba_onnx.sambaflow.command_line import program_parser
 from samba_onnx.sessions import SESSION, SambaSession
-from samba_onnx.sessions.arguments import ARGUMENTS, OTHER_IDLE, Command, tell_idle
+from samba_onnx.sessions.arguments import ARGUMENTS, OTHER_IDLE, tell_idle
 
 IDLE = [argument for argument in ARGUMENTS if argument.idle]
 

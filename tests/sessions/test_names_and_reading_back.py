@@ -24,7 +24,7 @@ from samba_onnx.graph import FwdGraph
 from samba_onnx.passes.planning import joining
 from samba_onnx.pef import load_pef
 from samba_onnx.sessions import SESSION
-from samba_onnx.workflows.porting import load_torch_model, port_training
+from samba_onnx.workflows.porting import load_torch_model, port
 
 BATCH, WIDTH = 3, 4
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -473,7 +473,7 @@ def training() -> tuple[nn.Module, dict[str, Tensor], torch.optim.Optimizer]:
 
 
 def by_training(folder: Path) -> None:
-    port_training(load_torch_model(f"{__name__}:training", train=True), folder / "m.pef")
+    port(load_torch_model(f"{__name__}:training", train=True), folder / "m.pef")
 
 
 @pytest.mark.parametrize("write", [by_session, by_graphs, by_conversion, by_training])

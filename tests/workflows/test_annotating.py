@@ -10,18 +10,16 @@ import onnxruntime
 import pytest
 
 import samba_onnx
+from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.errors import UsageError
 from samba_onnx.workflows.annotating import GONE, NodeAnnotation
 from samba_onnx.workflows.annotating import annotate as annotate_for
-from samba_onnx.workflows.choices import chosen_options, chosen_settings
 
 
 def annotate(
     model: Path, output: Path, dims: dict[str, int] | None = None
 ) -> tuple[NodeAnnotation, ...]:
-    settings = chosen_settings("sn40l", "o3", None)
-    (options,) = chosen_options(settings.target, dims, None, False, None)
-    return annotate_for(model, output, settings, options)
+    return annotate_for(model, output, CompileOptions.of(dims=dims))
 
 
 TEXT = """

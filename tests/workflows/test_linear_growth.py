@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 import pytest
 
-from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.workflows.compiler import analyze
 from tests.call_counts import calls_of, growth
 
@@ -45,16 +44,16 @@ def model(layers: int) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize(
-    ("level", "parallel"),
+    ("level", "chips"),
     # At o3 on one RDU a handful of layers is one section, more are two, which is a step and no slope.
-    [("o0", None), ("o3", ParallelOptions("weight", 2))],
+    [("o0", 1), ("o3", 2)],
     ids=["a section per operator", "sections between the exchanges of two RDUs"],
 )
-def test_analysis_is_linear_in_the_layers(level: str, parallel: ParallelOptions | None) -> None:
+def test_analysis_is_linear_in_the_layers(level: str, chips: int) -> None:
     for _ in range(2):  # what is imported, and what Python keeps of classes that it was asked for
-        analyze(model(4), level=level, parallel=parallel)
+        analyze(model(4), level=level, n_chips=chips)
     counts = [
-        calls_of(functools.partial(analyze, model(layers), level=level, parallel=parallel))
+        calls_of(functools.partial(analyze, model(layers), level=level, n_chips=chips))
         for layers in (4, 8, 16)
     ]
     ratio, worst = growth(*counts)

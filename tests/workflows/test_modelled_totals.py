@@ -14,7 +14,6 @@ from samba_onnx.pef.manifest import Direction, Manifest, Section
 from samba_onnx.pef.schedule_time import call_seconds, places, run_time
 from samba_onnx.pef.timing import Term
 from samba_onnx.report import Report
-from samba_onnx.workflows.choices import ParallelOptions
 from samba_onnx.workflows.compiler import analyze
 
 EXACT = 1e-12
@@ -42,8 +41,7 @@ def manifest_of(folder: Path, target: str, level: str, rdus: int) -> Manifest:
     model.graph.initializer.extend(weights)
     del model.graph.value_info[:]
     onnx.save(model, folder / "m.onnx")
-    parallel = ParallelOptions("weight", rdus) if rdus > 1 else None
-    return analyze(folder / "m.onnx", target=target, level=level, parallel=parallel)
+    return analyze(folder / "m.onnx", target=target, level=level, n_chips=rdus)
 
 
 def plan_seconds(manifest: Manifest) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from samba_onnx.errors import UsageError
 from samba_onnx.workflows.compared_values import ComparedValue
 from samba_onnx.workflows.module_comparison import compare_module
-from samba_onnx.workflows.porting import TorchModel, port, port_training
+from samba_onnx.workflows.porting import TorchModel, port
 from tests.workflows.broken_passes import BROKEN
 from tests.workflows.test_value_comparison import with_pass
 
@@ -93,7 +93,7 @@ def by_name(values: tuple[ComparedValue, ...], operator: str) -> dict[str, Compa
 
 def test_gradients_agree_with_autograd_by_parameter(tmp_path: Path) -> None:
     model = example(train=True)
-    with port_training(model, tmp_path / "net.pef") as pef:
+    with port(model, tmp_path / "net.pef") as pef:
         result = compare_module(model, pef)
     assert result.passed
     gradients = by_name(result.values, "gradient")
@@ -111,7 +111,7 @@ def test_a_wrong_backward_is_seen_in_the_gradients_behind_it(
     model = example(train=True)
     model.module.drop = nn.Identity()  # whose forward subtracts, too
     with_pass(monkeypatch, BROKEN["Sub"])  # 1 - sigmoid(x), in the backward of SiLU
-    with port_training(model, tmp_path / "net.pef") as pef:
+    with port(model, tmp_path / "net.pef") as pef:
         result = compare_module(model, pef)
     assert not result.passed
     wrong = {value.node for value in result.values if not value.passed}

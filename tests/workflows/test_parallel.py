@@ -15,7 +15,6 @@ import pytest
 from onnx import helper, numpy_helper
 
 from samba_onnx.errors import UsageError
-from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.pef.manifest import Cause, Direction, Manifest
 from samba_onnx.report import Report
 from samba_onnx.runtime.parallel_device import ParallelDevice
@@ -34,7 +33,7 @@ LLAMA_3_70B = {
 
 
 def planned(proto: onnx.ModelProto, rdus: int, mode: str = "weight") -> Manifest:
-    return analyze(proto, parallel=ParallelOptions(mode, rdus))
+    return analyze(proto, n_chips=rdus, tensor_parallel=mode)
 
 
 def linear(rows: int, columns: int) -> onnx.ModelProto:
@@ -115,9 +114,9 @@ def test_a_cache_that_attention_widens_takes_what_the_ledger_measures(tmp_path: 
         "k": np.ones((4, 3, 7, 8), ml_dtypes.bfloat16),
         "v": np.ones((4, 3, 7, 6), ml_dtypes.bfloat16),
     }
-    options = ParallelOptions("batch", 2)
+    chips = {"n_chips": 2, "tensor_parallel": "batch"}
     with (
-        convert(proto, tmp_path / "m.pef", parallel=options, sample=False, trial=False) as pef,
+        convert(proto, tmp_path / "m.pef", **chips, sample=False, trial=False) as pef,
         ParallelDevice(pef, threads=1) as device,
     ):
         device.run(given)
@@ -165,7 +164,7 @@ def test_llama_3_70b_without_weights(tmp_path: Path, rdus: int) -> None:
 
 def test_inner_values_of_several_rdus_are_not_compared(tmp_path: Path) -> None:
     proto = linear(5, 48)
-    with convert(proto, tmp_path / "m.pef", parallel=ParallelOptions("weight", 2)) as pef:
+    with convert(proto, tmp_path / "m.pef", n_chips=2) as pef:
         assert verify(proto, pef).passed
         with pytest.raises(UsageError, match=r"m\.pef is for 2 RDUs, .* convert without --n-chips"):
             compare_values(proto, pef)

@@ -17,7 +17,6 @@ import transformers
 import samba_onnx as samba
 from models.generation import Decoder
 from samba_onnx.export.programs.inference import export_inference
-from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.program.program import Program
 from samba_onnx.runtime.parallel_device import ParallelDevice
@@ -63,9 +62,8 @@ def test_tokens_are_those_of_torch(rdus: int, tmp_path: Path) -> None:
     }
     ids = torch.randint(0, 48, (BATCH, PROMPT))
     position = torch.full((BATCH, 1), PROMPT)
-    options = ParallelOptions("weight", rdus)
     with (
-        compile_programs(programs, tmp_path / "m.pef", parallel=options) as pef,
+        compile_programs(programs, tmp_path / "m.pef", n_chips=rdus) as pef,
         ParallelDevice(pef, threads=1) as device,
         torch.no_grad(),
     ):
@@ -115,11 +113,11 @@ def test_a_cache_that_is_only_written_is_exchanged_by_nobody(rdus: int, tmp_path
     model = Filling(decoder()).eval()
     ids, position = torch.randint(0, 48, (BATCH, PROMPT)), torch.full((BATCH, 1), PROMPT)
     exported = export_inference(model, (ids, position), name="prompt").program
-    root, options = exported.outputs[0].partition("__")[0], ParallelOptions("weight", rdus)
+    root = exported.outputs[0].partition("__")[0]
     members = [*model.named_parameters(), *model.named_buffers()]
     state = {f"{root}__{name.replace('.', '__')}": value.detach() for name, value in members}
     with (
-        compile_programs([exported], tmp_path / "m.pef", parallel=options) as pef,
+        compile_programs([exported], tmp_path / "m.pef", n_chips=rdus) as pef,
         ParallelDevice(pef, threads=1) as device,
         torch.no_grad(),
     ):

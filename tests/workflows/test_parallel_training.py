@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ import transformers
 from torch import nn
 
 from samba_onnx.export.programs.training_steps import optimizer_records
-from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.pef.manifest import Cause, Symbol
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.runtime.parallel_device import ParallelDevice, open_device
@@ -65,11 +65,18 @@ class Llama(nn.Module):
         return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
+class Chips(TypedDict, total=False):
+    """For how many RDUs a program is cut, and how."""
+
+    n_chips: int
+    tensor_parallel: str
+
+
 def trained(
     kind: type[nn.Module],
     inputs: tuple[torch.Tensor, ...],
     optimizer: Make,
-    parallel: ParallelOptions | None,
+    chips: Chips,
     folder: Path,
 ) -> tuple[list[float], dict[str, np.ndarray], list[Symbol]]:
     """Return losses of two steps, the weights behind them, and the symbols."""
@@ -80,7 +87,7 @@ def trained(
     members = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     members = {name.replace(".", "__"): value.detach() for name, value in members.items()}
     with (
-        compile_programs([program], folder / "m.pef", parallel=parallel) as pef,
+        compile_programs([program], folder / "m.pef", **chips) as pef,
         open_device(pef, threads=1) as device,
     ):
         manifest = pef.manifest
@@ -129,10 +136,9 @@ def test_steps_are_those_of_one_rdu(
     inputs = (torch.randn(8, 8), torch.randint(0, 4, (8,)))
     if kind is Llama:
         inputs = (torch.randint(0, 48, (4, 6)), torch.randint(0, 48, (4, 6)))
-    expected, wanted, whole = trained(kind, inputs, optimizer, None, tmp_path)
-    losses, weights, symbols = trained(
-        kind, inputs, optimizer, ParallelOptions(mode, rdus), tmp_path
-    )
+    expected, wanted, whole = trained(kind, inputs, optimizer, {}, tmp_path)
+    chips: Chips = {"n_chips": rdus, "tensor_parallel": mode}
+    losses, weights, symbols = trained(kind, inputs, optimizer, chips, tmp_path)
     assert expected[1] < expected[0]
     np.testing.assert_allclose(losses, expected, rtol=1e-6)
     assert weights.keys() == wanted.keys()

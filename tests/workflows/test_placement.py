@@ -20,7 +20,13 @@ from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program
 from samba_onnx.report import Report
-from samba_onnx.workflows.compiler import analyze, analyze_programs, compile_programs, convert
+from samba_onnx.workflows.compiler import (
+    ProgramSource,
+    analyze,
+    analyze_programs,
+    compile_programs,
+    convert,
+)
 
 UNARY = ("Relu", "Neg", "Cos", "Sin", "Tanh", "Transpose")
 # A float32 product of 64 terms and Tanh differ between kernels by a few units of 6e-8.
@@ -132,10 +138,9 @@ def test_what_weights_alone_decide_is_computed_once_and_again_when_they_are_load
 
     path = tmp_path / "m.pef"
     with compile_programs(
-        [resident_program(text)],
+        ProgramSource([resident_program(text)], residents={"w": weights[0]} if stored else {}),
         path,
         target=without_cos,
-        residents={"w": weights[0]} if stored else None,
     ) as pef:
         graph = pef.manifest.graphs[0]
         (fallback,) = pef.manifest.fallbacks

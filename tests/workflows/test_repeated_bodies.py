@@ -12,7 +12,6 @@ import pytest
 from onnx import parser
 
 import samba_onnx
-from samba_onnx.passes.sharding.programs import ParallelOptions
 from samba_onnx.passes.targets import load_target
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.timing import TimingFigures
@@ -186,8 +185,8 @@ def test_two_steps_stand_one_behind_the_other(
 @pytest.mark.parametrize("parallelism", ["weight", "batch"])
 def test_several_rdus_repeat_the_same_body(parallelism: str, tmp_path: Path) -> None:
     model = layer("LSTM", 64, direction="bidirectional")
-    parallel = ParallelOptions(parallelism, 2)
-    with samba_onnx.convert(model, tmp_path / "m.pef", **ON_RDU, parallel=parallel) as pef:
+    chips = {"n_chips": 2, "tensor_parallel": parallelism}
+    with samba_onnx.convert(model, tmp_path / "m.pef", **ON_RDU, **chips) as pef:
         assert (steps_of(pef.manifest), pef.manifest.fallbacks) == ([64, 64], ())
         assert samba_onnx.verify(model, pef).passed
 

@@ -136,11 +136,13 @@ class CompilationCalls(SessionParts):
                 config_dict,
                 (pef_metadata, metadata),
                 output,
-                target,
-                level,
-                precision,
-                kernel_looping,
-                stochastic_rounding,
+                {
+                    "target": target,
+                    "level": level,
+                    "precision": precision,
+                    "kernel_looping": kernel_looping,
+                    "stochastic_rounding": stochastic_rounding,
+                },
             ),
             name=name,
             loss_indices=loss_indices,
@@ -202,5 +204,6 @@ class CompilationCalls(SessionParts):
             OutputError: The PEF cannot be written.
         """
         self._options.record_hints(**hints)
-        destination = Destination(config_dict, (pef_metadata, metadata), output, target, level)
+        overrides = {"target": target, "level": level}
+        destination = Destination(config_dict, (pef_metadata, metadata), output, overrides)
         return self._compiler.compile_graphs(destination, name=name, samba_only=samba_only)

@@ -6,37 +6,26 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from samba_onnx.cli.compile_options import flag_words, takes_options
 from samba_onnx.cli.display import Display, refuse_overwriting, write_file
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
-from samba_onnx.cli.fusion_options import DefaultRulesOption, RulesOption, fusion_choices
-from samba_onnx.cli.host_profiles import host_profile
 from samba_onnx.cli.limits import FailOption
-from samba_onnx.cli.model_choices import chosen_target
+from samba_onnx.cli.model_choices import refuse_other_level, target_text
 from samba_onnx.cli.options import (
     OUTPUT,
-    HostOption,
     JsonOption,
-    KernelLoopingOption,
-    LegaliseOption,
-    LevelOption,
-    PlacementOption,
     QuietOption,
     VerboseOption,
     parse_bytes,
 )
 from samba_onnx.cli.progress import Activity
+from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.errors import UsageError
-from samba_onnx.facts.defaults import (
-    DEFAULT_HOST,
-    DEFAULT_LEGALISATION,
-    DEFAULT_LEVEL,
-    DEFAULT_PLACEMENT,
-    DEFAULT_TARGET,
-)
+from samba_onnx.facts.defaults import DEFAULT_TARGET
 
 if TYPE_CHECKING:
     from samba_onnx.tools.survey.analysis_children import Analysis, ChildLimits
@@ -113,16 +102,18 @@ CsvOption = Annotated[
 ]
 
 
+_STATED: Final = (
+    *("kernel_looping", "level", "placement", "host", "legalise"),
+    *("optimization_rules", "default_rules"),
+)
+"""Options of an analysis that hold for all models of a survey."""
+
+
+@takes_options(only=_STATED)
 def survey(
     models: ModelsArgument,
+    options: CompileOptions,
     targets: TargetsOption = DEFAULT_TARGET,
-    kernel_looping: KernelLoopingOption = False,
-    level: LevelOption = DEFAULT_LEVEL,
-    placement: PlacementOption = DEFAULT_PLACEMENT,
-    host: HostOption = DEFAULT_HOST,
-    legalise: LegaliseOption = DEFAULT_LEGALISATION,
-    optimization_rules: RulesOption = None,
-    use_o1_default_rules: DefaultRulesOption = False,
     output: ReportsOption = "survey",
     retry: RetryOption = False,
     fresh: FreshOption = False,
@@ -148,23 +139,20 @@ def survey(
 
     Exit status 1 means that an analysis failed or, with --fail-on-fallback, that a node runs on the CPU.
     """
-    devices = _targets(targets, kernel_looping)
-    profile = host_profile(host)
-    fusion_choices(level, optimization_rules, use_o1_default_rules)
+    devices = _targets(targets, options)
+    refuse_other_level(options)
     names = _models(models, output, {"--json": json, "--csv": csv, "--output": output})
     limits = _limits(jobs, timeout, memory)
-    settings = {"level": level, "placement": placement, "legalise": legalise, "host": profile}
-    if optimization_rules is not None:
-        refuse_overwriting(optimization_rules, outputs={"--json": json, "--csv": csv})
-        settings["optimization-rules"] = optimization_rules
-    options = [word for name, value in settings.items() for word in (f"--{name}", value)]
-    if use_o1_default_rules:
-        settings["use-o1-default-rules"] = "yes"
-        options.append("--use-o1-default-rules")
+    rules = options.sections.optimization_rules
+    refuse_overwriting(rules, outputs={"--json": json, "--csv": csv})
+    # Each device loops already where it is to.
+    each = options.replace(kernel_looping=False)
     with Activity(quiet) as activity:
         activity.step("survey")
-        analyses = _analyses(names, devices, settings, output)
-        report = _survey(analyses, devices, options, limits, (retry, fresh), activity)
+        analyses = _analyses(names, devices, each, output)
+        report = _survey(
+            analyses, devices, flag_words(each, _STATED), limits, (retry, fresh), activity
+        )
     _show(report, csv, Display(json, quiet, verbose))
     return _status(report, fail_on_fallback)
 
@@ -180,11 +168,17 @@ def _models(models: Sequence[str], folder: str, outputs: dict[str, str | None]) 
     return names
 
 
-def _targets(text: str, kernel_looping: bool) -> tuple[str, ...]:
+def _targets(text: str, options: CompileOptions) -> tuple[str, ...]:
     """Return the targets, each of which exists."""
     from samba_onnx.passes.targets import listed, load_target
 
-    names = tuple(dict.fromkeys(chosen_target(name, kernel_looping) for name in listed(text)))
+    looping = options.device.kernel_looping
+    names = tuple(
+        dict.fromkeys(
+            target_text(options.replace(target=name, kernel_looping=looping))
+            for name in listed(text)
+        )
+    )
     for name in names:
         # Refused here once, and not by the analysis of each model.
         load_target(name)
@@ -205,7 +199,7 @@ def _limits(jobs: int | None, seconds: float, memory: str | None) -> ChildLimits
 
 
 def _analyses(
-    models: Sequence[str], targets: Sequence[str], settings: dict[str, str], folder: str
+    models: Sequence[str], targets: Sequence[str], options: CompileOptions, folder: str
 ) -> list[Analysis]:
     """Return what there is to do, with the place of each result."""
     import json
@@ -220,9 +214,11 @@ def _analyses(
     # A report of another form, as a version in development writes it, is made again.
     form = json.dumps(json_schema(Report))
     version = samba_onnx.__version__
-    profiles = [name for name in ("host", "optimization-rules") if name in settings]
-    known = settings | {name: _content(settings[name]) for name in profiles}
-    known |= {"version": version, "form": form}
+    texts = options.texts()
+    files = {
+        name: _content(texts[name]) for name in ("host", "optimization_rules") if name in texts
+    }
+    known = texts | files | {"version": version, "form": form}
     analyses = []
     for model in models:
         digest = model_digest(model, known)

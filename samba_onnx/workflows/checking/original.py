@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import onnx
 import onnx_ir as ir
 
+from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.errors import EngineRefusalError, ExecutionError, ExportMismatchError, SambaError
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.facts.domains import qualified
@@ -42,6 +43,9 @@ from samba_onnx.workflows.sample_inputs import input_ranges, random_inputs
 from samba_onnx.workflows.trials import Verification
 from samba_onnx.workflows.verification import compare
 
+if TYPE_CHECKING:
+    from samba_onnx.compiling.keywords import OnnxKeywords
+
 _ALWAYS_RANDOM = operators(random=[Randomness.ALWAYS])
 # Without their third operand they do nothing.
 _RANDOM_IN_TRAINING = operators(random=[Randomness.TRAINING])
@@ -52,7 +56,10 @@ def convert_compared(
     output: str | os.PathLike[str],
     inputs: Mapping[str, Any],
     missing: str = "",
-    **options: Any,
+    *,
+    options: CompileOptions | None = None,
+    metadata: Mapping[str, str] | None = None,
+    **keywords: Unpack[OnnxKeywords],
 ) -> Comparison:
     """Convert a model into a PEF that computes what the model does on onnxruntime.
 
@@ -61,7 +68,9 @@ def convert_compared(
         output: The PEF to write; its log goes beside it.
         inputs: Arrays by the names of the model's inputs.
         missing: Why there are no inputs to compare with; empty if there are.
-        **options: Further arguments of ``convert``.
+        options: A record of options, the shapes of inputs among them; keywords override it.
+        metadata: Key-value pairs to keep in the PEF.
+        **keywords: Options by name.
 
     Returns:
         The errors of all outputs; or why nothing was compared, which is a note in the PEF as well.
@@ -74,20 +83,20 @@ def convert_compared(
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
-    loaded = load_model(model)
+    loaded, chosen = load_model(model), (options or CompileOptions()).replace(**keywords)
     try:
-        original = _original_outputs(
-            model, loaded, inputs, missing, options.get("input_shapes") or {}
-        )
+        original = _original_outputs(model, loaded, inputs, missing, chosen.sizes.input_shapes)
     except NotComparableError as obstacle:
         comparison = not_comparable(str(obstacle), ORIGINAL_MODEL)
         with provisional(output) as draft:
-            with convert(model, draft, notes=comparison.notes, **options) as pef:
+            with convert(
+                model, draft, options=chosen, metadata=metadata, notes=comparison.notes
+            ) as pef:
                 _compiled_outputs(loaded, pef, None)
             return comparison
     notes = done({}, original.condition, ORIGINAL_MODEL).notes
     with provisional(output) as draft:
-        with convert(model, draft, notes=notes, **options) as pef:
+        with convert(model, draft, options=chosen, metadata=metadata, notes=notes) as pef:
             actual = _compiled_outputs(loaded, pef, original.inputs)
             coarser = coarseness(pef, pef.manifest.graphs[0])
         compared = compare(actual, original.outputs, against="original", coarser=coarser)

@@ -17,7 +17,7 @@ from samba_onnx.export.programs.inference import inference_program
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.program.index_demands import IndexDemand
 from samba_onnx.runtime.device import Device
-from samba_onnx.workflows.compiler import compile_programs
+from samba_onnx.workflows.compiler import ProgramSource, compile_programs
 
 Use = Callable[[Tensor, Tensor], Tensor]
 
@@ -93,7 +93,7 @@ def device_of(use: Use, path: Path) -> Iterator[Device]:
     program = inference_program(Looked(use), (torch.tensor([0, 1, 2, 1]),))
     residents = tuple(program.residents)
     with (
-        compile_programs([program], path / "model.pef", name="model") as pef,
+        compile_programs(ProgramSource([program], "model"), path / "model.pef") as pef,
         Device(pef) as device,
     ):
         device.load(dict.fromkeys(residents, TABLE.numpy()))

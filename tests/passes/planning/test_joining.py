@@ -13,7 +13,7 @@ from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.pef.manifest import Cause, Direction, Manifest
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import ArginSpec, Part, Program
-from samba_onnx.workflows.compiler import analyze_programs, compile_programs
+from samba_onnx.workflows.compiler import ProgramSource, analyze_programs, compile_programs
 from tests.passes.planning.plan_samples import parse
 
 FORWARD = """agraph (float[4,8] x, float[8,2] w) => (float[4,2] y, float[4,2] kept) {
@@ -167,7 +167,8 @@ def test_parse_helper_makes_float_graphs() -> None:
 
 def test_a_pef_may_carry_the_weights(tmp_path: Path) -> None:
     weight = np.arange(16, dtype=np.float32).reshape(8, 2)
-    with compile_programs([program()], tmp_path / "w.pef", residents={"w": weight}) as pef:
+    source = ProgramSource([program()], residents={"w": weight})
+    with compile_programs(source, tmp_path / "w.pef") as pef:
         assert np.array_equal(pef.weight("w"), weight)
         assert pef.manifest.symbols
     with compile_programs([program()], tmp_path / "n.pef") as pef:

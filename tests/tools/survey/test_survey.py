@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.report import Report
 from samba_onnx.tools.survey.survey import _analyses
 from samba_onnx.tools.survey.survey_totals import figures_of
@@ -105,6 +106,6 @@ def test_conditions_of_a_target_of_ones_own_are_no_part_of_its_file_name(tmp_pat
     places = set()
     for text, conditions in (("sn30", ":tuned"), ("sn10", ":tuned"), ("sn10", ":host-launch")):
         target.write_text(f'extends = "{text}"')
-        (one,) = _analyses([str(model)], [f"{target}{conditions}"], {}, "survey")
+        (one,) = _analyses([str(model)], [f"{target}{conditions}"], CompileOptions(), "survey")
         places.add(one.report)
     assert len(places) == 3

@@ -11,6 +11,7 @@ from typing import Any
 import torch.distributed as dist
 from pydantic import BaseModel, ValidationError
 
+from samba_onnx.compiling.settings import Command
 from samba_onnx.errors import UsageError
 from samba_onnx.sambaflow.command_line import (
     ParserFunction,
@@ -20,7 +21,6 @@ from samba_onnx.sambaflow.command_line import (
 )
 from samba_onnx.sambaflow.console import set_level
 from samba_onnx.sessions import SESSION
-from samba_onnx.sessions.arguments import Command
 from samba_onnx.sessions.yaml_files import read_mapping
 
 __all__ = ["SambaConfig", "parse_app_args", "parse_yaml_to_args"]

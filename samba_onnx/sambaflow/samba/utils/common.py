@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
+from samba_onnx.compiling.settings import Command
 from samba_onnx.sessions import SESSION
-from samba_onnx.sessions.arguments import Command
 from samba_onnx.utils import measure_performance, measure_sections, trace_graph
 
 __all__ = ["common_app_driver", "compile"]

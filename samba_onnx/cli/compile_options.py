@@ -1,0 +1,123 @@
+"""The options of a compilation as parameters of commands, made from the fields that state them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from samba_onnx.cli.host_profiles import host_profile
+from samba_onnx.compiling.option import Flag, Option, option_of
+from samba_onnx.compiling.options import CompileOptions, option_fields
+
+__all__ = ["flag_words", "read_options", "takes_options"]
+
+_PARAMETER = "options"
+
+
+def takes_options(
+    *, only: Collection[str] | None = None, writes: bool = True
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command the options of a compilation in the place of its parameter ``options``.
+
+    Args:
+        only: Fields whose flags it has; all where None.
+        writes: Whether it writes a PEF, about which some options are.
+
+    Returns:
+        A decorator. The command is called with a ``CompileOptions`` that is checked.
+    """
+    fields = option_fields()
+    stated = {
+        name: option_of(field)
+        for name, field in fields.items()
+        if (only is None or name in only) and (writes or not option_of(field).writes)
+    }
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        own = inspect.signature(command, eval_str=True).parameters
+        parameters = [
+            each
+            for name, parameter in own.items()
+            for each in (_parameters(stated) if name == _PARAMETER else [parameter])
+        ]
+        # Parameters without a default come first, whatever stands between them.
+        keyword = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+
+        @functools.wraps(command)
+        def called(**given: Any) -> int:
+            rest = {name: given[name] for name in own if name != _PARAMETER}
+            return command(**rest, **{_PARAMETER: read_options(stated, given)})
+
+        # The parser reads what is written here; what functools kept would show it the original.
+        del called.__wrapped__
+        called.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]
+        called.__annotations__ = {each.name: each.annotation for each in keyword}
+        return called
+
+    return decorate
+
+
+def read_options(stated: Mapping[str, Option], given: Mapping[str, Any]) -> CompileOptions:
+    """Return the options that flags state.
+
+    Args:
+        stated: Options by the names of their fields.
+        given: What the parser read, by the names of parameters; flags of others are not looked at.
+
+    Raises:
+        UsageError: A text is malformed, or a value not legal.
+    """
+    keywords: dict[str, Any] = {}
+    for name, each in stated.items():
+        values = [given[flag.name] for flag in each.flags]
+        if all(value is None for value in values) or not values:
+            continue
+        keywords[name] = each.read(*values) if each.read else values[0]
+    if "host" in keywords:
+        keywords["host"] = host_profile(keywords["host"])
+    return CompileOptions.of(**keywords)
+
+
+def _parameters(stated: Mapping[str, Option]) -> list[inspect.Parameter]:
+    return [_parameter(flag, each.panel) for each in stated.values() for flag in each.flags]
+
+
+def _parameter(flag: Flag, panel: str | None) -> inspect.Parameter:
+    """Return what the parser makes a flag of."""
+    kind = flag.kind if flag.default is not None else flag.kind | None
+    declared = typer.Option(
+        flag.spelled,
+        metavar=flag.metavar,
+        help=flag.help,
+        min=flag.least,
+        show_default=flag.shows_default,
+        rich_help_panel=panel,
+        envvar=f"SAMBA_PORT_{flag.name.upper()}",
+        show_envvar=False,
+    )
+    return inspect.Parameter(
+        flag.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=flag.default,
+        annotation=Annotated[kind, declared],
+    )
+
+
+def flag_words(options: CompileOptions, names: Collection[str]) -> list[str]:
+    """Return the words of a command line that state options, for another process.
+
+    Args:
+        options: Options whose values are texts or truth values.
+        names: The fields that are looked at.
+    """
+    stated, fields = options.texts(), option_fields()
+    words = []
+    for name in names:
+        if name in stated:
+            flag = option_of(fields[name]).flags[0]
+            words += [flag.spelled] if flag.kind is bool else [flag.spelled, stated[name]]
+    return words
