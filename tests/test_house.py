@@ -28,14 +28,14 @@ LONG_FILES: frozenset[str] = frozenset()
 MOST_FUNCTION_LINES = 50
 LONG_FUNCTIONS = {
     # Commands: their options with help texts are their signature.
-    "samba_onnx/cli/analyzing.py:analyze",
-    "samba_onnx/cli/conversion.py:convert",
-    "samba_onnx/cli/differing.py:diff",
-    "samba_onnx/cli/running.py:run",
-    "samba_onnx/cli/running.py:_report",
+    "samba_onnx/tools/analyze/analyze.py:analyze",
+    "samba_onnx/tools/convert/convert.py:convert",
+    "samba_onnx/tools/diff/diff.py:diff",
+    "samba_onnx/tools/run/run.py:run",
+    "samba_onnx/tools/run/run.py:_report",
     "samba_onnx/tools/survey/survey.py:survey",
-    "samba_onnx/cli/trained_models.py:train_export",
-    "samba_onnx/cli/verifying.py:verify",
+    "samba_onnx/tools/train_export/train_export.py:train_export",
+    "samba_onnx/tools/verify/verify.py:verify",
     # SambaFlow's functions: their arguments are documented one by one.
     "samba_onnx/sessions/calls/compilation.py:compile",
     "samba_onnx/sessions/calls/runs.py:run",

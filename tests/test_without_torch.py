@@ -32,7 +32,7 @@ def asked_in(module: str, package: str = "torch") -> ModuleNotFoundError:
         ("models.llama", "transformers", "transformers is not installed"),
         # What must do without it:
         ("samba_onnx.passes.rewrites.fold", "torch", ""),
-        ("samba_onnx.cli.running", "torch", ""),
+        ("samba_onnx.tools.run.run", "torch", ""),
         ("samba_onnx.workflows.compiler", "transformers", ""),
         # What the ONNX half needs:
         ("samba_onnx.export.capture.modules", "onnx", ""),

@@ -37,8 +37,6 @@ class Tool:
     """Whether the arguments behind its first are the command line of another program."""
     page: str = ""
     """The page of the documentation that describes it, where that is not a section of ``docs/cli.md``."""
-    module: str = ""
-    """Where its function is, if not in the file of its name."""
 
     def function(self, name: str = "") -> Callable[..., Any]:
         """Return a function of the tool's file.
@@ -47,7 +45,7 @@ class Tool:
             name: The function; empty for the one that is called as the tool is.
         """
         folder = self.name.replace("-", "_")
-        module = importlib.import_module(self.module or f"{__name__}.{folder}.{folder}")
+        module = importlib.import_module(f"{__name__}.{folder}.{folder}")
         function: Callable[..., Any] = getattr(module, name or folder)
         return function
 

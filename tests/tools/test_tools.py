@@ -26,7 +26,7 @@ FOLDER = ROOT / "samba_onnx" / "tools"
 def test_the_folder_has_the_name_of_the_command(tool: Tool) -> None:
     folder = tool.name.replace("-", "_")
     assert (FOLDER / folder / "__init__.py").is_file()
-    assert tool.module or (FOLDER / folder / f"{folder}.py").is_file()
+    assert (FOLDER / folder / f"{folder}.py").is_file()
     assert tool.question.endswith("?")
 
 

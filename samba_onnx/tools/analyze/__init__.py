@@ -8,5 +8,4 @@ TOOL = Tool(
     place=20,
     isolated=True,
     documents={"report": "samba_onnx.report.report:Report"},
-    module="samba_onnx.cli.analyzing",
 )

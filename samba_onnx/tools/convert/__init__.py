@@ -7,5 +7,4 @@ TOOL = Tool(
     question="Make a PEF of this model; what runs where?",
     place=10,
     isolated=True,
-    module="samba_onnx.cli.conversion",
 )

@@ -8,5 +8,4 @@ TOOL = Tool(
     place=90,
     isolated=True,
     documents={"difference": "samba_onnx.report.difference:DifferenceReport"},
-    module="samba_onnx.cli.differing",
 )

@@ -12,7 +12,7 @@ from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
 from samba_onnx.cli.options import JsonOption, QuietOption, SeedOption, ThreadsOption, VerboseOption
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.verifying import InputFileOption, input_arrays
+from samba_onnx.cli.stored_inputs import InputFileOption, input_arrays
 
 if TYPE_CHECKING:
     from samba_onnx.tools.reduce.pef_reduction import PefReduction

@@ -8,5 +8,4 @@ TOOL = Tool(
     place=50,
     isolated=True,
     documents={"run": "samba_onnx.report.run:RunReport"},
-    module="samba_onnx.cli.running",
 )

@@ -7,6 +7,5 @@ TOOL = Tool(
     question="What is this ONNX model with the weights of that training run?",
     place=110,
     isolated=True,
-    documents={"trained": "samba_onnx.report.trained:TrainedModelReport"},
-    module="samba_onnx.cli.trained_models",
+    documents={"trained": "samba_onnx.tools.train_export.train_export_report:TrainedModelReport"},
 )

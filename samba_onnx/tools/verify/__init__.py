@@ -7,6 +7,5 @@ TOOL = Tool(
     question="Are the numbers those of the original?",
     place=60,
     isolated=True,
-    documents={"verification": "samba_onnx.report.comparison:VerificationReport"},
-    module="samba_onnx.cli.verifying",
+    documents={"verification": "samba_onnx.tools.verify.verify_report:VerificationReport"},
 )

@@ -13,6 +13,7 @@ from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
 from samba_onnx.cli.model_choices import refuse_other_options, target_text
 from samba_onnx.cli.options import JsonOption, QuietOption, VerboseOption
 from samba_onnx.cli.progress import Activity
+from samba_onnx.cli.stored_reports import stored_report
 from samba_onnx.cli.torch_models import analyze_torch
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.compiling.texts import read_constants
@@ -113,34 +114,6 @@ def diff(
 
 def _shown(side: str) -> str:
     return side if is_torch_model(side) else Path(side).name
-
-
-def stored_report(side: str) -> Report | None:
-    """Return the report that a file holds, as a PEF or as JSON; None for a model.
-
-    Args:
-        side: Path of the file, or a factory.
-
-    Raises:
-        UsageError: It cannot be opened, or is a JSON document of another kind.
-        PefError: It is a damaged PEF.
-    """
-    if is_torch_model(side):
-        return None
-    from samba_onnx.pef import load_pef
-    from samba_onnx.report import Report
-    from samba_onnx.report.reading import read_report
-    from samba_onnx.safety.files import open_regular, printable, read_document
-
-    with open_regular(side, what="file", error=UsageError) as file:
-        # By how it begins, as reports and PEFs may have any name.
-        head = file.read(2)
-    if head[:1] == b"{":
-        return read_report(read_document(side, what="file", error=UsageError), printable(side))
-    if head != b"PK":
-        return None
-    with load_pef(side) as pef:
-        return Report.from_manifest(pef.manifest)
 
 
 def _like(

@@ -1,16 +1,15 @@
-"""A run and a verification for people."""
+"""What ``samba-port run`` shows."""
 
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from samba_onnx.report.comparison import VerificationReport
 from samba_onnx.report.layout import table, titled
 from samba_onnx.report.run import RunReport
 from samba_onnx.report.terminal import total_cells
 from samba_onnx.report.times import modelled_time_lines
-from samba_onnx.report.units import count_text, second_text, shape_text
+from samba_onnx.report.units import number_text, second_text, shape_text
 
 
 def run_text(report: RunReport, rows: int | None = 12) -> RenderableType:
@@ -29,9 +28,9 @@ def run_text(report: RunReport, rows: int | None = 12) -> RenderableType:
             output.name,
             output.dtype,
             shape_text(output.shape),
-            _number(output.minimum),
-            _number(output.mean),
-            _number(output.maximum),
+            number_text(output.minimum),
+            number_text(output.mean),
+            number_text(output.maximum),
         )
         for output in report.outputs
     ]
@@ -57,50 +56,6 @@ def run_text(report: RunReport, rows: int | None = 12) -> RenderableType:
     if report.calls:
         parts += [Text(""), _calls(report, rows)]
     return Group(*parts)
-
-
-def verification_text(report: VerificationReport, rows: int | None = 12) -> RenderableType:
-    """Return what ``verify`` shows.
-
-    Args:
-        report: The comparison.
-        rows: Longest table; None for all rows.
-
-    Returns:
-        Something that a rich console prints.
-    """
-    cells = [
-        (
-            output.name,
-            output.dtype,
-            shape_text(output.shape),
-            _number(output.max_absolute_error),
-            _number(output.max_relative_error),
-            "-" if output.steps is None else f"{output.steps:.3g}",
-            "-" if output.of_allowed is None else f"{output.of_allowed:.2g}",
-            f"{output.mismatched:,} of {output.elements:,}",
-            "yes" if output.passed else "NO",
-        )
-        # What does not hold comes first: a long table ends before its last rows.
-        for output in sorted(report.outputs, key=lambda output: output.passed)
-    ]
-    columns = ("output", "dtype", "shape", ">max error", ">relative", ">steps", ">of allowed")
-    # Most outputs share one, which is said once.
-    tolerances = dict.fromkeys(f"{output.dtype}: {output.tolerance}" for output in report.outputs)
-    return Group(
-        Text(report.headline, style="bold" if report.passed else "bold red"),
-        Text(""),
-        table((*columns, ">beyond", "holds"), cells, limit=rows),
-        Text(""),
-        *(Text(f"Tolerance of {tolerance}") for tolerance in tolerances),
-        Text(f"Compared in {count_text(len(report.runs), 'run')}: {'; '.join(report.runs)}"),
-        *(
-            part
-            for text in (report.departure, report.other_version, report.advice)
-            if text
-            for part in (Text(""), Text(text))
-        ),
-    )
 
 
 def _calls(report: RunReport, rows: int | None) -> RenderableType:
@@ -136,7 +91,3 @@ def _modelled(seconds: float | None) -> str:
 def _launch(seconds: float | None) -> str:
     """Say what of a call is its launch, which a loop on the device makes once for several calls."""
     return "none" if seconds == 0 else _modelled(seconds)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"

@@ -17,7 +17,7 @@ import pytest
 from tests.cli.conftest import SambaPort, mixed_result
 from tests.runtime.building import FROM, INPUT, OUTPUT, TO, Plan, build, fallback, section
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4, 16)).astype(np.float32)
 B = RNG.standard_normal(32).astype(np.float32)

@@ -19,7 +19,7 @@ from samba_onnx.report.terminal import summary
 from tests.cli.conftest import SambaPort
 from tests.report.samples import all_on_rdu, detector
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 Compiler = Callable[[Any], list[dict[str, Any]]]
 
 SAMBA_ERRORS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,7 @@ from samba_onnx.cli.options import (
     VerboseOption,
 )
 from samba_onnx.cli.progress import Activity
+from samba_onnx.cli.stored_inputs import AtolOption, InputFileOption, RtolOption, input_arrays
 from samba_onnx.cli.torch_models import verify_torch
 from samba_onnx.cli.wrong_files import refuse_model
 from samba_onnx.errors import UsageError
@@ -30,38 +31,8 @@ from samba_onnx.facts.defaults import DEFAULT_ENGINE
 from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
-    from samba_onnx.report.comparison import OutputErrorReport, VerificationReport
+    from samba_onnx.tools.verify.verify_report import OutputErrorReport, VerificationReport
     from samba_onnx.workflows.trials import Verification
-
-
-InputFileOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        "-i",
-        metavar="NAME=FILE",
-        help="Array for an input, from .npy, .npz or .json, in place of a random one; "
-        "repeatable; all inputs or none.",
-    ),
-]
-RtolOption = Annotated[
-    float | None,
-    typer.Option(
-        "--rtol",
-        metavar="R",
-        min=0.0,
-        help="Relative tolerance, in place of that of the type; see docs/cli.md.",
-    ),
-]
-AtolOption = Annotated[
-    float | None,
-    typer.Option(
-        "--atol",
-        metavar="A",
-        min=0.0,
-        help="Absolute tolerance, per unit of an output's largest magnitude.",
-    ),
-]
 
 
 def verify(
@@ -113,7 +84,7 @@ def verify(
 
     from samba_onnx.cli.residents import refuse_missing_weights
     from samba_onnx.pef import load_pef
-    from samba_onnx.report.run_text import verification_text
+    from samba_onnx.tools.verify.verify_text import verification_text
     from samba_onnx.workflows.verification import self_test
     from samba_onnx.workflows.verification import verify as compare_with_original
 
@@ -181,40 +152,10 @@ def _refuse_options_of_onnx(
         )
 
 
-def input_arrays(pef: Any, texts: list[str] | None) -> dict[str, Any] | None:
-    """Read input files.
-
-    Args:
-        pef: The open PEF whose inputs they are for.
-        texts: As ``x=x.npy``, each.
-
-    Returns:
-        Arrays by the model's input names; None where there are no files, so that random ones are made.
-
-    Raises:
-        UsageError: A file does not fit, or an input has none.
-    """
-    if not texts:
-        return None
-    from samba_onnx.cli.arrays import read_inputs
-    from samba_onnx.runtime.inputs import InputSpec
-    from samba_onnx.runtime.sized_graphs import SizedGraphs
-
-    sizes = SizedGraphs(pef.manifest)
-    names = pef.manifest.graphs[0].inputs
-    wholes = {name: InputSpec(pef.symbol(name).whole()) for name in names}
-    specs = sizes.specs() if sizes else wholes
-    arrays = read_inputs(texts, specs, pef.manifest.fixed_inputs)
-    missing = [f"{name} {spec}" for name, spec in specs.items() if name not in arrays]
-    if missing:
-        raise UsageError(f"no value for {'; '.join(missing)}: give all inputs, or none")
-    return arrays
-
-
 def _report(verification: Verification, pef: str) -> VerificationReport:
     """Put the answer together."""
-    from samba_onnx.report.comparison import OutputErrorReport, VerificationReport
     from samba_onnx.report.units import count_text, printable
+    from samba_onnx.tools.verify.verify_report import OutputErrorReport, VerificationReport
 
     def known(error: float) -> float | None:
         # JSON has no infinite numbers.

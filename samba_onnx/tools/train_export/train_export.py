@@ -59,8 +59,8 @@ def train_export(
     with Activity(quiet) as activity:
         written, kept = export_trained(model, checkpoint, destination, activity.step)
 
-    from samba_onnx.report.trained import TrainedModelReport
     from samba_onnx.report.units import byte_text, count_text, printable
+    from samba_onnx.tools.train_export.train_export_report import TrainedModelReport
 
     size = Path(destination).stat().st_size
     report = TrainedModelReport(

@@ -12,7 +12,7 @@ import pytest
 import samba_onnx
 from tests.cli.conftest import SambaPort
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 GRAPH = "g (float[n, 8] x) => (float[n, 8] y) { a = Relu(x) b = %s(a) y = Neg(b) }"
 
 

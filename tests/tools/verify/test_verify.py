@@ -18,7 +18,7 @@ from samba_onnx.workflows.output_errors import OutputComparison
 from samba_onnx.workflows.trials import Verification
 from tests.cli.conftest import SambaPort
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def _compared(passed: bool, error: float) -> Verification:

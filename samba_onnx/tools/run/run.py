@@ -161,8 +161,8 @@ def run(
     from samba_onnx.cli.residents import read_residents, set_gradients
     from samba_onnx.pef import load_pef
     from samba_onnx.report.documents import to_json
-    from samba_onnx.report.run_text import run_text
     from samba_onnx.runtime.parallel_device import open_device
+    from samba_onnx.tools.run.run_text import run_text
 
     begin = time.perf_counter()
     with Activity(quiet) as activity, load_pef(pef) as opened:

@@ -18,7 +18,7 @@ import samba_onnx as samba
 from tests.cli.conftest import SambaPort
 from tests.importing.building import parse, ramp
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture
