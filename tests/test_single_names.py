@@ -15,8 +15,8 @@ import pytest
 
 import samba_onnx
 from samba_onnx.errors import UsageError
-from samba_onnx.lint.linter import lint
 from samba_onnx.pef import load_pef
+from samba_onnx.tools.lint.linter import lint
 from samba_onnx.workflows.choices import legalisation_options
 
 MODEL = onnx.parser.parse_model(

@@ -24,6 +24,9 @@ ROOT: Final = Path(__file__).parent.parent
 CONTRACT: Final = "no torch in converting and running ONNX"
 HAS_TORCH: Final = importlib.util.find_spec("torch") is not None
 
+DATA_HALF: Final = "samba_onnx.tools.data_prep"
+"""A tool that converts and runs nothing, and needs what the extra ``data`` installs."""
+
 EXTRAS: Final = frozenset(
     {
         *("h5py", "jinja2", "psutil", "tokenizers", "torch", "transformers", "yaml"),
@@ -97,7 +100,8 @@ def _is_onnx_half(names: Iterable[str]) -> bool:
     modules, loading = onnx_half()
     parts = ours[-1].split(".")
     packages = {".".join(parts[:count]) for count in range(1, len(parts) + 1)}
-    return ours[-1] not in loading and not packages.isdisjoint(modules)
+    needs_more = ours[-1] in loading or DATA_HALF in packages
+    return not needs_more and not packages.isdisjoint(modules)
 
 
 class OnnxHalfModule(pytest.Module):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from samba_onnx.lint import RULES, LintRule
+from samba_onnx.tools.lint.findings import LintRule
+from samba_onnx.tools.lint.rules import RULES
 
 PAGE = Path(__file__).parents[1] / "lint.md"
 

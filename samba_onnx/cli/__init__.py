@@ -5,13 +5,9 @@ from __future__ import annotations
 import sys
 
 from samba_onnx.cli.signals import Interrupted, interruptible
+from samba_onnx.tools import Tool, find_tools
 
 __all__ = ["main"]
-
-_ISOLATED = frozenset(
-    {"analyze", "compare", "convert", "diff", "reduce", "run", "train-export", "verify"}
-)
-"""Commands that hand what others made to native code."""
 
 
 def main() -> int:
@@ -25,26 +21,35 @@ def main() -> int:
         The exit status: 0 yes; 1 ran, but the answer is no; 2 bad input or usage; 128 + N after
         signal N (130 for Ctrl-C); 141 if whoever reads the output went away.
     """
-    if sys.argv[1:2] == ["exec"]:
-        from samba_onnx.cli.programs import execute, program_of
-
-        program = program_of(sys.argv[1:])
-        if program is not None:  # signals, warnings, exceptions and exit are all the program's
-            return execute(program)
+    arguments = sys.argv[1:]
+    tool = find_tools().get(arguments[0]) if arguments else None
+    if tool is not None and tool.passes_on:
+        program = _program_of(arguments[1:])
+        if program:  # signals, warnings, exceptions and exit are all the program's
+            return int(tool.function("execute")(program))
     interruptible()  # before anything that takes time to import
     try:
-        return _main(sys.argv[1:])
+        return _answer(arguments, tool)
     except Interrupted as interrupted:
         sys.stderr.write("samba-port: interrupted\n")
         return 128 + interrupted.number
 
 
-def _main(arguments: list[str]) -> int:
+def _program_of(arguments: list[str]) -> list[str]:
+    """Return the program that the arguments behind a command name, with its own command line.
+
+    Empty where they ask for help, or name no program.
+    """
+    rest = arguments[1:] if arguments[:1] == ["--"] else arguments
+    return rest if rest and not rest[0].startswith("-") else []
+
+
+def _answer(arguments: list[str], tool: Tool | None) -> int:
     from samba_onnx.cli.application import answer
 
     wants_help = not {"-h", "--help"}.isdisjoint(arguments)
-    if not arguments or wants_help or arguments[0] not in _ISOLATED:
+    if wants_help or tool is None or not tool.isolated:
         return answer(arguments)
     from samba_onnx.cli.isolation import isolated
 
-    return isolated(lambda: answer(arguments), f"samba-port {arguments[0]}")
+    return isolated(lambda: answer(arguments), f"samba-port {tool.name}")

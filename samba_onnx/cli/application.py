@@ -14,27 +14,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 import samba_onnx
-from samba_onnx.cli import (
-    analyzing,
-    calibrating,
-    comparing,
-    conversion,
-    data_preparation,
-    differing,
-    inspection,
-    linting,
-    listings,
-    programs,
-    reducing,
-    running,
-    scaling,
-    surveying,
-    trained_models,
-    verifying,
-)
 from samba_onnx.cli.compile_options import WHOLE
 from samba_onnx.cli.failures import EXIT_USAGE, answer_or_complain
 from samba_onnx.cli.settings_files import file_defaults
+from samba_onnx.tools import Tool, find_tools
 
 COMPLETION_VARIABLE = "_SAMBA_PORT_COMPLETE"
 """Set by the shell when it asks how a command line may go on; the parser reads it."""
@@ -139,54 +122,31 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     application.callback(help=_help(_options))(_options)
-    for function in (
-        conversion.convert,
-        analyzing.analyze,
-        surveying.survey,
-        inspection.inspect,
-        running.run,
-        verifying.verify,
-        comparing.compare,
-        reducing.reduce,
-        differing.diff,
-        scaling.plan,
-        trained_models.train_export,
-        programs.exec_,
-        programs.install_sambaflow,
-        linting.lint,
-        calibrating.calibrate,
-        listings.ops,
-        listings.targets,
-    ):
-        settings = _PASSING_ON if function is programs.exec_ else None
-        application.command(_name(function), help=_help(function), context_settings=settings)(
-            function
-        )
-    application.add_typer(_data_preparation(markup))
+    for tool in find_tools().values():
+        if tool.commands:
+            application.add_typer(_group(tool, markup))
+        else:
+            function = tool.function()
+            settings = _PASSING_ON if tool.passes_on else None
+            application.command(tool.name, help=_help(function), context_settings=settings)(
+                function
+            )
     return application
 
 
-def _data_preparation(markup: Literal["rich"] | None) -> typer.Typer:
-    """Return the commands of ``data-prep``, whose names are those of SambaNova's tool."""
+def _group(tool: Tool, markup: Literal["rich"] | None) -> typer.Typer:
+    """Return a tool that has commands of its own, which are called as their functions are."""
     commands = typer.Typer(
-        name="data-prep",
+        name=tool.name,
         add_completion=False,
         rich_markup_mode=markup,
-        help=_help(data_preparation.group),
+        help=_help(tool.function("group")),
         no_args_is_help=True,
     )
-    for function in (
-        data_preparation.pipeline,
-        data_preparation.data_prep,
-        data_preparation.decode,
-    ):
-        commands.command(function.__name__, help=_help(function))(function)
+    for name in tool.commands:
+        function = tool.function(name)
+        commands.command(name, help=_help(function))(function)
     return commands
-
-
-def _name(function: Callable[..., object]) -> str:
-    """Return the command's name; ``exec_`` is called so because ``exec`` is Python's own."""
-    return function.__name__.rstrip("_").replace("_", "-")
 
 
 def _help(function: Callable[..., object]) -> str:

@@ -12,27 +12,7 @@ from collections.abc import Callable, Sequence
 from samba_onnx.cli.signals import Interrupted, interruption
 from samba_onnx.cli.surroundings import blame
 from samba_onnx.errors import InternalError, PassMismatchError, SambaError
-
-COMMANDS = (
-    "convert",
-    "analyze",
-    "survey",
-    "inspect",
-    "run",
-    "verify",
-    "compare",
-    "reduce",
-    "diff",
-    "plan",
-    "train-export",
-    "exec",
-    "install-sambaflow",
-    "lint",
-    "calibrate",
-    "ops",
-    "targets",
-    "data-prep",
-)
+from samba_onnx.tools import find_tools
 
 EXIT_YES = 0
 EXIT_NO = 1
@@ -65,7 +45,7 @@ def answer_or_complain(action: Callable[[], int], arguments: Sequence[str]) -> i
         The exit status.
     """
     name = "samba-port"
-    if arguments and arguments[0] in COMMANDS:
+    if arguments and arguments[0] in find_tools():
         name += f" {arguments[0]}"
     try:
         status = action()

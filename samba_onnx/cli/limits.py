@@ -271,7 +271,7 @@ def _share(option: str, figure: str, what: str, allowed: float, share: float) ->
 
 
 def _baseline(path: str) -> Baseline:
-    from samba_onnx.cli.differing import stored_report
+    from samba_onnx.cli.stored_reports import stored_report
 
     report = stored_report(path)
     if report is None:

@@ -10,10 +10,10 @@ Libraries that ``samba-onnx[data]`` installs are loaded on first use.
 
 from __future__ import annotations
 
-from samba_onnx.data_prep.dataset import HDF5Dataset
-from samba_onnx.data_prep.decoding import decode
-from samba_onnx.data_prep.metrics import Metrics
-from samba_onnx.data_prep.options import (
+from samba_onnx.tools.data_prep.dataset import HDF5Dataset
+from samba_onnx.tools.data_prep.decoding import decode
+from samba_onnx.tools.data_prep.metrics import Metrics
+from samba_onnx.tools.data_prep.preparation_options import (
     DatasetOptions,
     EngineKind,
     PackingConfig,
@@ -22,11 +22,11 @@ from samba_onnx.data_prep.options import (
     SplitOptions,
     UnitBoundary,
 )
-from samba_onnx.data_prep.reporting import Reporter
-from samba_onnx.data_prep.runs import DatasetResult, pipeline
-from samba_onnx.data_prep.single_file import SingleFileResult, data_prep
-from samba_onnx.data_prep.token_types import TokenType
-from samba_onnx.data_prep.tokenizer_record import load_tokenizer
+from samba_onnx.tools.data_prep.reporting import Reporter
+from samba_onnx.tools.data_prep.runs import DatasetResult, pipeline
+from samba_onnx.tools.data_prep.single_file import SingleFileResult, data_prep
+from samba_onnx.tools.data_prep.token_types import TokenType
+from samba_onnx.tools.data_prep.tokenizer_record import load_tokenizer
 
 __all__ = [
     "DatasetOptions",

@@ -104,3 +104,8 @@ def figure_text(value: float, unit: str) -> str:
         return rate_text(value, unit.replace("bytes", "B"))
     scaled, prefix = _scaled(value)
     return f"{_digits(scaled)} {prefix}{' ' if prefix else ''}{unit}".rstrip()
+
+
+def number_text(value: float | None) -> str:
+    """Return a value of a tensor in a few digits; ``-`` where there is none."""
+    return "-" if value is None else f"{value:.4g}"

@@ -10,53 +10,46 @@ from typer.testing import CliRunner
 
 import samba_onnx
 from samba_onnx.cli.application import build_application
-from samba_onnx.cli.failures import COMMANDS
+from samba_onnx.tools import Tool, find_tools
 from tests.cli.conftest import SambaPort
 
-OTHERS = ("exec", "data-prep")
-"""Commands whose options are those of another program, or of commands of their own."""
-DATA = ("pipeline", "data_prep", "decode")
-"""The commands of ``data-prep``."""
+TOOLS = find_tools()
+PARTS = [(tool.name, part) for tool in TOOLS.values() for part in tool.commands]
+"""The commands of those that have some of their own."""
+COMMON = ("--json", "--quiet", "--verbose", "--help")
 HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "rich", "torch")
 
 
 @pytest.mark.parametrize("markup", [None, "rich"])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_shows_examples_and_common_options(command: str, markup: str | None) -> None:
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_every_command_shows_examples_and_common_options(tool: Tool, markup: str | None) -> None:
+    output = help_of(tool.name, markup=markup)
+    assert "Examples:" in output
+    # The options of another program, or of commands of its own, are shown where they are.
+    assert tool.passes_on or tool.commands or all(option in output for option in COMMON)
+
+
+@pytest.mark.parametrize(("name", "part"), PARTS)
+def test_every_command_of_a_command_shows_the_same(name: str, part: str) -> None:
+    output = help_of(name, part)
+    assert all(option in output for option in COMMON)
+
+
+def help_of(*words: str, markup: str | None = None) -> str:
+    """Return the help of a command, in which there are at least three examples of it."""
     application = build_application(markup)  # type: ignore[arg-type]
-    result = CliRunner().invoke(application, [command, "--help"], env={"COLUMNS": "100"})
+    result = CliRunner().invoke(application, [*words, "--help"], env={"COLUMNS": "100"})
     assert result.exit_code == 0
-    assert "Examples:" in result.output
     lines = [line.strip(" │") for line in result.output.splitlines()]
-    assert sum(line.startswith(f"samba-port {command}") for line in lines) >= 3
-    for option in ("--json", "--quiet", "--verbose", "--help"):
-        assert option in result.output or command in OTHERS
-
-
-def test_the_commands_are_those_of_the_application() -> None:
-    application = build_application()
-    commands = (*application.registered_commands, *application.registered_groups)
-    assert (
-        tuple(command.name or command.typer_instance.info.name for command in commands) == COMMANDS
-    )
-
-
-@pytest.mark.parametrize("command", DATA)
-def test_commands_of_data_prep_show_examples_and_common_options(command: str) -> None:
-    words = ["data-prep", command, "--help"]
-    result = CliRunner().invoke(build_application(), words, env={"COLUMNS": "100"})
-    assert result.exit_code == 0
-    lines = [line.strip() for line in result.output.splitlines()]
-    assert sum(line.startswith(f"samba-port data-prep {command}") for line in lines) >= 3
-    for option in ("--json", "--quiet", "--verbose", "--help", "--pretrained_tokenizer"):
-        assert option in result.output
+    assert sum(line.startswith(f"samba-port {' '.join(words)}") for line in lines) >= 3
+    return result.output
 
 
 def test_help_lists_every_command_with_a_whole_sentence(samba_port: SambaPort) -> None:
     result = samba_port("--help")
     assert (result.status, result.err) == (0, "")
     rows = [line.split() for line in result.out.splitlines()]
-    for command in COMMANDS:
+    for command in TOOLS:
         (row,) = (row for row in rows if row[:1] == [command])
         assert row[-1].endswith("."), row
         assert not row[-1].endswith("..."), row

@@ -11,13 +11,14 @@ import pytest
 from samba_onnx.report import Report
 from samba_onnx.report.documents import json_schema, to_json
 from samba_onnx.report.records import record
-from samba_onnx.report.schemas import DOCUMENTS
+from samba_onnx.report.schemas import documents
 from tests.report.samples import all_on_rdu, detector
 from tests.versions import needs
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCHEMA = DOCS / "report.schema.json"
 REFRESH = "python -m samba_onnx.report.schemas docs"
+DOCUMENTS = documents()
 
 
 @needs("pydantic", "2.13")  # older ones leave out what docstrings say

@@ -8,8 +8,8 @@ import samba_onnx as samba
 from samba_onnx.pef import load_pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.report import Report
-from samba_onnx.report.details import details
 from samba_onnx.report.layout import render
+from samba_onnx.tools.inspect.inspect_text import details
 from tests.cli.factories import batch, net
 from tests.report.samples import all_on_rdu
 

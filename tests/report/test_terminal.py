@@ -9,9 +9,9 @@ import pytest
 
 from samba_onnx.pef.manifest import FallbackNode, Manifest
 from samba_onnx.report import Report
-from samba_onnx.report.details import details
 from samba_onnx.report.layout import broken, render, table
 from samba_onnx.report.terminal import summary
+from samba_onnx.tools.inspect.inspect_text import details
 from tests.report.samples import all_on_rdu, detector
 
 GOLDEN = Path(__file__).with_name("detector.txt")

@@ -1,0 +1,11 @@
+"""``samba-port compare``."""
+
+from samba_onnx.tools import Tool
+
+TOOL = Tool(
+    "compare",
+    question="Which value of the model is the first that the PEF computes differently?",
+    place=70,
+    isolated=True,
+    documents={"values": "samba_onnx.tools.compare.compare_report:ValueComparisonReport"},
+)

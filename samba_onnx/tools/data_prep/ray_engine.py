@@ -1,0 +1,95 @@
+"""Files are prepared on a Ray cluster, as a Ray Data job.
+
+Its machines read and write the same folders, as a network file system shows them to all.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+from samba_onnx.errors import ExecutionError, SambaError
+from samba_onnx.tools.data_prep.engines import Job
+from samba_onnx.tools.data_prep.file_preparation import FileResult, FileTask, prepare_file
+from samba_onnx.tools.data_prep.libraries import library
+from samba_onnx.tools.data_prep.reporting import Reporter
+
+_STORE_BYTES: Final = 128 << 20
+"""Of memory that a cluster on this machine keeps for what its processes share: the tokenizer. Ray would take
+a third of the machine's, of which containers often have little (/dev/shm)."""
+
+
+class RayEngine:
+    """Runs a job on the cluster that Ray is connected to, or on one of this machine."""
+
+    def __init__(self) -> None:
+        """Load Ray.
+
+        Raises:
+            UsageError: It is not installed.
+        """
+        self._ray = library("ray", "ray")
+        self._data = library("ray.data", "ray")
+
+    def run(self, job: Job, reporter: Reporter) -> Iterator[tuple[FileTask, FileResult]]:
+        """Yield the result of every file."""
+        if not self._ray.is_initialized():
+            _start(self._ray)
+        self._data.DataContext.get_current().enable_progress_bars = False
+        # Of plans and of what is deprecated, line by line; errors are raised.
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        rows = [{"number": number} for number in range(len(job.tasks))]
+        # As many workers as there is room for: a pool of a fixed size waits until the cluster has all of them.
+        pool = self._data.ActorPoolStrategy(min_size=1, max_size=min(job.workers, len(rows)))
+        outcomes = self._data.from_items(rows, override_num_blocks=len(rows)).map(
+            _Worker, fn_constructor_args=(job,), compute=pool
+        )
+        for outcome in outcomes.iter_rows():
+            task, result = job.tasks[outcome["number"]], outcome["result"]
+            if isinstance(result, SambaError):
+                raise result
+            if isinstance(result, str):
+                raise ExecutionError(f"{task.source}: a worker of the cluster failed: {result}")
+            reporter.advance(task.source.stat().st_size, result.metrics.articles)
+            yield task, result
+
+
+def _start(ray: Any) -> None:
+    """Connect to the cluster of ``RAY_ADDRESS`` if that is set, else start one here: small, and without a word."""
+    quiet = {"logging_level": "error", "log_to_driver": False}
+    # Ray would report its use to its makers.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(**quiet)
+    else:
+        ray.init(include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
+
+
+class _Worker:
+    """Prepares files in a process of the cluster."""
+
+    def __init__(self, job: Job) -> None:
+        """Keep what all files have in common.
+
+        Args:
+            job: The job.
+        """
+        self._job = job
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Prepare a file; an error is a result, too, or Ray would try again."""
+        task = self._job.tasks[row["number"]]
+        result: FileResult | SambaError | str
+        try:
+            result = prepare_file(task, self._job.options, self._job.record, _ignore)
+        except SambaError as error:
+            result = error
+        except Exception as error:  # handed over in words: its class may not be known elsewhere
+            result = repr(error)
+        return {"number": row["number"], "result": result}
+
+
+def _ignore(size: int, articles: int) -> None:
+    """Tell nobody: the driver hears of whole files."""

@@ -1,0 +1,126 @@
+"""``samba-port lint``."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from samba_onnx.cli.display import Display, refuse_overwriting
+from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
+from samba_onnx.cli.options import JsonOption, QuietOption, TargetOption, VerboseOption
+from samba_onnx.facts.defaults import DEFAULT_TARGET
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from samba_onnx.tools.lint.findings import Finding, LintRule
+    from samba_onnx.tools.lint.lint_report import LintReport, RuleReport
+
+
+class FailOn(enum.Enum):
+    """The least severity of a finding that makes the answer no."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+    NEVER = "never"
+
+
+def lint(
+    programs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PROGRAM...",
+            help="Python files of one program, or folders with all of theirs; nothing is executed.",
+        ),
+    ],
+    target: TargetOption = DEFAULT_TARGET,
+    fail_on: Annotated[
+        FailOn,
+        typer.Option("--fail-on", help="Exit status 1 if anything as bad as this is found."),
+    ] = FailOn.ERROR,
+    json: JsonOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = 0,
+) -> int:
+    """Say what in a program will hurt on an RDU.
+
+    Examples:
+      samba-port lint train.py
+      samba-port lint train.py models/ --target sn30 --fail-on warning
+      samba-port lint train.py --json - | jq .findings
+    """
+    from samba_onnx.tools.lint.lint_text import lint_text
+    from samba_onnx.tools.lint.linter import lint_files, python_files
+    from samba_onnx.tools.lint.source import read_source
+
+    paths = list(python_files(programs))
+    refuse_overwriting(*paths, outputs={"--json": json})
+    findings = lint_files([read_source(path) for path in paths], target)
+    report = lint_report(findings, len(paths), target)
+    Display(json, quiet, verbose).show(
+        report.headline, lambda rows: lint_text(report, rows), report
+    )
+    return EXIT_NO if _fails(findings, fail_on) else EXIT_YES
+
+
+def lint_report(findings: Sequence[Finding], files: int, target: str) -> LintReport:
+    """Return findings as a document.
+
+    Args:
+        findings: By file and line.
+        files: How many files were read.
+        target: The device.
+    """
+    from samba_onnx.report.units import count_text
+    from samba_onnx.tools.lint.findings import Severity
+    from samba_onnx.tools.lint.lint_report import FindingReport, LintReport
+    from samba_onnx.tools.lint.rules import RULES
+
+    counts = {
+        severity: sum(finding.rule.severity is severity for finding in findings)
+        for severity in Severity
+    }
+    words = [count_text(count, severity.value) for severity, count in counts.items() if count]
+    found = {finding.rule.id for finding in findings}
+    rules = sorted(
+        (rule for rule in RULES.values() if rule.id in found), key=lambda rule: rule.severity.rank
+    )
+    return LintReport(
+        headline=f"{', '.join(words) or 'nothing found'} in {count_text(files, 'file')}",
+        target=target,
+        files=files,
+        errors=counts[Severity.ERROR],
+        warnings=counts[Severity.WARNING],
+        notes=counts[Severity.NOTE],
+        findings=tuple(
+            FindingReport(
+                finding.path,
+                finding.line,
+                finding.column,
+                finding.rule.id,
+                finding.rule.severity.value,
+                finding.message,
+            )
+            for finding in findings
+        ),
+        rules=tuple(_rule(rule) for rule in rules),
+    )
+
+
+def _rule(rule: LintRule) -> RuleReport:
+    from samba_onnx.tools.lint.lint_report import RuleReport
+
+    return RuleReport(rule.id, rule.severity.value, rule.title, rule.why, rule.instead, rule.source)
+
+
+def _fails(findings: Sequence[Finding], fail_on: FailOn) -> bool:
+    """Whether any finding is as bad as the user said."""
+    from samba_onnx.tools.lint.findings import Severity
+
+    if fail_on is FailOn.NEVER:
+        return False
+    worst = Severity(fail_on.value).rank
+    return any(finding.rule.severity.rank <= worst for finding in findings)

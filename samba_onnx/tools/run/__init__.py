@@ -1,0 +1,11 @@
+"""``samba-port run``."""
+
+from samba_onnx.tools import Tool
+
+TOOL = Tool(
+    "run",
+    question="What does it compute, and what is copied between host and RDU?",
+    place=50,
+    isolated=True,
+    documents={"run": "samba_onnx.report.run:RunReport"},
+)
