@@ -116,7 +116,7 @@ def test_an_sdist_has_all_that_is_tracked() -> None:
     folders = {word for verb, *rest in words if verb == "graft" for word in rest}
     files = {word for verb, *rest in words if verb == "include" for word in rest}
     # What setuptools adds itself: the package, what the project's table names, and the manifest.
-    files |= {"LICENSE", "MANIFEST.in", "README.md", "pyproject.toml"}
+    files |= {"LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py"}
     folders |= {"samba_onnx"}
     missing = {name for name in tracked if name.split("/")[0] not in folders | files}
     assert missing == set()
@@ -158,6 +158,7 @@ def test_links_that_are_plain_text_files(installed: bool, tmp_path: Path) -> Non
             "samba_onnx",  # the package, and what is said of it
         ]
         assert (place / "samba_onnx" / "passes" / "targets" / "operators.toml").is_file()
+        assert (place / "samba_onnx/sambaflow/samba/utils/argparser.pyi").is_file()
     onnx.save(relu(), tmp_path / "m.onnx")
     for command in ("targets", "convert m.onnx", "run m.pef --random 0", "verify m.onnx m.pef"):
         done = subprocess.run(
