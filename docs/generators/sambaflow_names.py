@@ -9,7 +9,7 @@ from typing import Final
 
 from samba_onnx.facts import sambaflow_names
 from samba_onnx.facts.sambaflow_names import MODULES, ROOT
-from samba_onnx.sambaflow.modules import HOME
+from samba_onnx.sambaflow.module_rows import HOME
 from samba_onnx.sessions import SESSION
 
 FILE: Final = Path(sambaflow_names.__file__).with_suffix(".json")

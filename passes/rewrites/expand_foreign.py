@@ -19,7 +19,7 @@ from samba_onnx.passes.rewrites.foreign.drafting import (
     UnknownShapeError,
     own_outputs,
 )
-from samba_onnx.passes.rewrites.foreign.registry import Rule
+from samba_onnx.passes.rewrites.foreign.rules import Rule
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.refusals import UNEXPANDED, ReasonedPass, Refusal

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.families import REARRANGING
-from samba_onnx.importing.operators.registry import find
+from samba_onnx.importing.operators.computations import find
 from samba_onnx.safety.files import printable
 from samba_onnx.tensor.dtypes import FLOATING
 

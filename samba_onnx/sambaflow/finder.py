@@ -13,7 +13,7 @@ from typing import Final
 
 from samba_onnx.errors import UnsupportedSymbolError
 from samba_onnx.facts.sambaflow_names import MODULES, ROOT, missing
-from samba_onnx.sambaflow.modules import HOME, SameModule
+from samba_onnx.sambaflow.module_rows import HOME, SameModule
 
 
 class SambaFlowFinder(MetaPathFinder):

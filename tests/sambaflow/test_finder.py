@@ -25,7 +25,7 @@ OURS = {
     "environments",
     "finder",
     "launching",
-    "modules",
+    "module_rows",
     "process_groups",
     "samba_functions",
     "stubs",

@@ -17,7 +17,7 @@ from samba_onnx import functional, utils
 from samba_onnx.errors import UnsupportedSymbolError
 from samba_onnx.facts.sambaflow_names import MODULES
 from samba_onnx.operator_names import TORCH_OPERATORS
-from samba_onnx.sambaflow.modules import SambaFlowModule
+from samba_onnx.sambaflow.module_rows import SambaFlowModule
 
 pytestmark = pytest.mark.usefixtures("sambaflow")
 
