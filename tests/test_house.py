@@ -11,7 +11,7 @@ import functools
 import importlib
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +56,51 @@ LONG_FUNCTIONS = {
 
 SHARED_NAMES: frozenset[str] = frozenset()
 """Public classes whose name stands for two things still."""
+
+MOST_FOLDERS = 2
+SHARED_FILES = frozenset(
+    [
+        "activations",
+        "attention",
+        "changes",
+        "checkpoints",
+        "comparing",
+        "constants",
+        "convolutions",
+        "dtypes",
+        "elementwise",
+        "files",
+        "fitting",
+        "indexing",
+        "limits",
+        "losses",
+        "mini_batches",
+        "modules",
+        "operators",
+        "options",
+        "processes",
+        "products",
+        "programs",
+        "promotion",
+        "reading",
+        "records",
+        "recurrence",
+        "reducing",
+        "reductions",
+        "refusals",
+        "resizing",
+        "rewriting",
+        "rules",
+        "sampling",
+        "scaling",
+        "shapes",
+        "sizes",
+        "spatial",
+        "units",
+        "values",
+    ]
+)
+"""Names of files that stand in more folders still: a word that is a file should say which file."""
 
 TELEGRAM = re.compile(r'\s+(\w+: |""")(Of|As of|Those|That|With what|Them)\b')
 """How a docstring begins that only somebody understands who has read the one before it."""
@@ -136,6 +181,12 @@ def test_functions_are_short() -> None:
         if lines >= MOST_FUNCTION_LINES
     }
     assert long_functions == LONG_FUNCTIONS
+
+
+def test_a_file_name_stands_in_two_folders_at_most() -> None:
+    paths = [Path(name) for name in sources()]
+    counts = Counter(path.stem for path in paths if not path.stem.startswith("__"))
+    assert {stem for stem, folders in counts.items() if folders > MOST_FOLDERS} == SHARED_FILES
 
 
 def test_no_public_class_name_stands_for_two_things() -> None:

@@ -160,6 +160,7 @@ def test_links_that_are_plain_text_files(installed: bool, tmp_path: Path) -> Non
             "samba_onnx",  # the package, and what is said of it
         ]
         assert (place / "samba_onnx" / "passes" / "targets" / "operators.toml").is_file()
+        assert (place / "samba_onnx/sambaflow/samba/utils/argparser.pyi").is_file()
     onnx.save(relu(), tmp_path / "m.onnx")
     for command in ("targets", "convert m.onnx", "run m.pef --random 0", "verify m.onnx m.pef"):
         done = subprocess.run(

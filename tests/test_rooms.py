@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from samba_onnx.facts.sambaflow_names import MODULES
 from tests.test_house import ROOT, outline, sources
 
 BASE = {"errors", "operator_names", "version", "facts", "safety", "program"}
@@ -55,6 +56,10 @@ def imported() -> dict[str, set[str]]:
         user = room_of(module.removesuffix("/__init__"))
         for imported_name in set(outline(name).imports) - FINDER:
             edges[user].add(room_of(imported_name.removeprefix("samba_onnx.")))
+    # Its modules are made of rows, which name what they import.
+    for row in MODULES.values():
+        homes = [home for _, home, _ in row.sources()]
+        edges["sambaflow"] |= {room_of(home.removeprefix("samba_onnx.")) for home in homes}
     edges.pop("", None)  # the package itself lists everything
     return {user: used - {"", user} for user, used in edges.items()}
 

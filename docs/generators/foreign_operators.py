@@ -8,7 +8,7 @@ from pathlib import Path
 
 from samba_onnx.facts.domains import BLOCKED_DOMAIN, qualified
 from samba_onnx.passes.rewrites.foreign.blocked_layouts import BLOCKED_RULES
-from samba_onnx.passes.rewrites.foreign.registry import operators_with_rules, rule_named
+from samba_onnx.passes.rewrites.foreign.rules import operators_with_rules, rule_named
 from samba_onnx.passes.rewrites.foreign.whole import operators_that_stay
 
 PAGE = Path(__file__).parents[1] / "foreign_operators.md"

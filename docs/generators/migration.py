@@ -12,7 +12,7 @@ from typing import Any, Final
 from samba_onnx.compiling.settings import Argument
 from samba_onnx.facts.roundings import SETTINGS
 from samba_onnx.facts.sambaflow_names import MISSING, MODULES, ROOT, missing
-from samba_onnx.sambaflow.symbols import HOME
+from samba_onnx.sambaflow.module_rows import HOME
 from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.arguments import ARGUMENTS
 

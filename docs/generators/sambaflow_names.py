@@ -9,7 +9,7 @@ from typing import Final
 
 from samba_onnx.facts import sambaflow_names
 from samba_onnx.facts.sambaflow_names import MODULES, ROOT
-from samba_onnx.sambaflow.symbols import HOME
+from samba_onnx.sambaflow.module_rows import HOME
 from samba_onnx.sessions import SESSION
 
 FILE: Final = Path(sambaflow_names.__file__).with_suffix(".json")
@@ -26,9 +26,9 @@ def names_table() -> str:
 
 def _names(name: str) -> set[str]:
     module = importlib.import_module(HOME + name.removeprefix(ROOT))
-    # A module that makes names when they are asked for says which by __dir__; what another one only
+    # A module that looks up names when they are asked for says which by dir(); what another one only
     # imports for itself is not in its __all__.
-    stated = dir(module) if "__dir__" in vars(module) else module.__all__
+    stated = dir(module) if MODULES[name].others else module.__all__
     names = {entry for entry in stated if not entry.startswith("_")}
     if name == _SESSION:
         names.update(entry for entry in dir(SESSION) if not entry.startswith("_"))

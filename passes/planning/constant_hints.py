@@ -13,6 +13,7 @@ from typing import Final
 
 import onnx_ir as ir
 
+from samba_onnx.facts.families import SIZES
 from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.rewrites.rewriting import small_array, static_shape
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
@@ -25,8 +26,6 @@ _MOST_ELEMENTS: Final = 16
 """Elements of an input that somebody would write down: a rate, a switch, sizes; no mask and no data."""
 _MOST_NODES: Final = 256
 """Nodes that are looked at for one operand; numbers that decide are computed by few."""
-_OF_SIZES: Final = frozenset({"Shape", "Size"})
-"""What reads sizes of its operand only: a dimension decides there, and no number."""
 _DECIDING: Final = {"If": (0,), "Loop": (0, 1)}
 """Operands that decide what of a node's graphs is executed: condition; trip count and first condition."""
 
@@ -122,7 +121,7 @@ def _slice(operand: ir.Value) -> tuple[tuple[ir.Value, ...], frozenset[ir.Node]]
         producer = value.producer()
         if producer is not None:
             # No constant changes a size: for these the reason has a hint of its own, with --dim.
-            if producer.op_type in _OF_SIZES or len(nodes) > _MOST_NODES:
+            if producer.op_type in SIZES or len(nodes) > _MOST_NODES:
                 return (), frozenset()
             if producer not in nodes:
                 nodes.add(producer)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.facts.operators import Kind, operators
+from samba_onnx.facts.families import REARRANGING
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import each_graph, is_operator, small_array
 
 STATES = {"GRU": (5,), "LSTM": (5, 6), "RNN": (5,)}
 """Operands that are zero when they are left out."""
 
-MOVING = operators(kind=Kind.VIEW) | {"Expand", "Slice", "Split", "Tile", "Transpose"}
+MOVING = REARRANGING | {"Expand", "Slice", "Split", "Tile"}
 """Operators that make zeros of zeros."""
 
 DEEPEST = 8

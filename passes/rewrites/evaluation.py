@@ -11,7 +11,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from samba_onnx.facts.operators import INTEGER_DIVISIONS, Kind, operators
+from samba_onnx.facts.families import INTEGER_DIVISIONS, SIZES
+from samba_onnx.facts.operators import Kind, operators
 from samba_onnx.passes.rewrites.refusals import Refusal
 
 Array = NDArray[Any]
@@ -26,7 +27,7 @@ ELEMENTWISE = operators(kind=Kind.ELEMENTWISE, foldable=True) - {"Cast", "CastLi
 """Operators that are folded and spread their operands to a common shape."""
 FOLDABLE = operators(foldable=True)
 """Operators that are folded: deterministic, and the same in numpy as in every runtime."""
-GROWING = (operators(kind=Kind.CREATE, foldable=True) - {"Shape", "Size"}) | {
+GROWING = (operators(kind=Kind.CREATE, foldable=True) - SIZES) | {
     "Expand",
     "Gather",
     "GatherND",

@@ -8,6 +8,7 @@ from typing import Final
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAINS, qualified
+from samba_onnx.facts.families import VANISHING
 from samba_onnx.passes.rewrites.expand_functions import Knows
 from samba_onnx.passes.rewrites.expand_quantization import DEQUANTIZING, QUANTIZING
 from samba_onnx.passes.rewrites.float_twins import OF_INTEGERS
@@ -18,7 +19,7 @@ from samba_onnx.passes.rewrites.foreign.drafting import (
     UnknownShapeError,
     own_outputs,
 )
-from samba_onnx.passes.rewrites.foreign.registry import Rule
+from samba_onnx.passes.rewrites.foreign.rules import Rule
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.refusals import UNEXPANDED, ReasonedPass, Refusal
@@ -27,7 +28,6 @@ from samba_onnx.passes.rewrites.rewriting import constant, is_operator, replace_
 OLDEST = 21
 """Oldest version of the default operator set that the rules write for: axes are inputs, DequantizeLinear has blocks."""
 
-_VANISHING = frozenset({"Constant", "Identity"})
 _EXPANDED_LATER: Final = {"DequantizeLinear": DEQUANTIZING, "QuantizeLinear": QUANTIZING}
 """Operators that rules write and another pass expands, with what it needs for that."""
 
@@ -116,7 +116,7 @@ class ExpandForeignPass(ReasonedPass):
         return None
 
     def _is_known(self, op_type: str) -> bool:
-        if op_type in _VANISHING or self.target.knows("", op_type):
+        if op_type in VANISHING or self.target.knows("", op_type):
             return True
         needed = _EXPANDED_LATER.get(op_type)
         return needed is not None and all(self.target.knows("", name) for name in needed)

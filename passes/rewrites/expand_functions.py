@@ -9,6 +9,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 from samba_onnx.facts.domains import is_default
+from samba_onnx.facts.families import VANISHING
 from samba_onnx.passes.rewrites.opset_adapters import ADAPTERS, ALWAYS_POSSIBLE
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import integer_attribute, integers
@@ -98,7 +99,7 @@ class ExpandFunctionsPass(ReasonedPass):
 
     def _is_known(self, domain: str, op_type: str) -> bool:
         """Return whether a body may use it: some vanish, CastLike becomes Cast once types are known."""
-        if is_default(domain) and op_type in ("Constant", "Identity"):
+        if is_default(domain) and op_type in VANISHING:
             return True
         return self.target.knows(domain, "Cast" if op_type == "CastLike" else op_type)
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.facts.operators import CHOOSING, Kind, operators
+from samba_onnx.facts.families import CHOOSING, MOVING
+from samba_onnx.facts.operators import Kind, operators
 from samba_onnx.passes.rewrites.rewriting import (
     WEIGHT,
     add_initializer,
@@ -23,8 +24,7 @@ WHOLE: Final = "samba_onnx.whole"
 OF_INTEGERS: Final = "samba_onnx.of_integers"
 """Key in ``Node.meta`` of nodes that took the place of an operator whose results are integers."""
 _CARRYING: Final = CHOOSING | (
-    operators(exact_in_bfloat16=True)
-    & (operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE) | operators(kind=Kind.OVERWRITE))
+    operators(exact_in_bfloat16=True) & (MOVING | operators(kind=Kind.OVERWRITE))
 )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from samba_onnx.facts.families import SIZES
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import (
@@ -81,7 +82,7 @@ def _replace(model: ir.Model, node: ir.Node, elements: Elements) -> Refusal | No
     if math.prod(shape) != len(elements):
         return Refusal("its output is declared with another number of elements than it computes")
     # Of a weight only the shape is looked at, however large it is.
-    described = node.op_type in ("Shape", "Size")
+    described = node.op_type in SIZES
     if not described and all(constant(value) is not None for value in node.inputs):
         return Refusal("its operands are constants, which FoldConstants folds")
     array = np.array(elements, output.dtype.numpy()).reshape(shape)

@@ -9,13 +9,13 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from samba_onnx.facts.operators import Kind, operators
+from samba_onnx.facts.families import REARRANGING
 from samba_onnx.passes.rewrites.rewriting import integers
 
 Array = NDArray[Any]
 Arrange = Callable[[Sequence[Array]], Array]
 
-LAYOUT = operators(kind=Kind.VIEW) | {"Transpose"}
+LAYOUT = REARRANGING
 """Operators that rearrange all of one operand."""
 
 

@@ -12,8 +12,9 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import is_default
+from samba_onnx.facts.families import FLOAT_PRODUCTS, SIZES
 from samba_onnx.facts.names import FreeNames
-from samba_onnx.facts.operators import FLOAT_PRODUCTS, operators
+from samba_onnx.facts.operators import operators
 from samba_onnx.facts.precisions import (
     CONTROL,
     CONVERSION,
@@ -43,8 +44,6 @@ _WIDE: Final = ir.DataType.FLOAT
 _NARROW: Final = ir.DataType.BFLOAT16
 _CARRYING: Final = operators(exact_in_bfloat16=True)
 """Operators whose results are bfloat16 if their operands are."""
-_SIZES: Final = frozenset({"Shape", "Size"})
-"""Operators that read no numbers."""
 _OLDEST: Final = 13
 """Version of the default operator set from which operators have bfloat16."""
 
@@ -292,7 +291,7 @@ def _is_wide(value: ir.Value | None) -> bool:
 
 
 def _reads_sizes(node: ir.Node) -> bool:
-    return is_operator(node, *_SIZES)
+    return is_operator(node, *SIZES)
 
 
 def _set_type(value: ir.Value) -> None:

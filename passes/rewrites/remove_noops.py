@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
+from samba_onnx.facts.families import NEUTRAL
 from samba_onnx.facts.operators import Kind, operators
 from samba_onnx.passes.rewrites.float_twins import WHOLE
 from samba_onnx.passes.rewrites.interface import dimensions
@@ -35,9 +36,6 @@ reduce over is of size 1."""
 
 SINGLE = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
 """Operators of any number of inputs that change nothing when there is one."""
-
-COMMUTATIVE = {"Mul": 1, "Add": 0, "And": 1, "Or": 0}
-"""The number that changes nothing as either operand, by operator."""
 
 BEYOND = (1 << 31) - 1
 """A bound of a Slice from which on it means the end: no dimension is larger."""
@@ -92,7 +90,7 @@ class RemoveNoopsPass(ReasonedPass):
                 modified = self.refusals.applied(node, _skip_integers(node, before))
             elif node.op_type == "Unsqueeze" and before.op_type == "Unsqueeze":
                 modified = self.refusals.applied(node, _merge_unsqueezes(model, node, before))
-        if node.op_type in COMMUTATIVE and constant(first) is not None:
+        if node.op_type in NEUTRAL and constant(first) is not None:
             return self.refusals.applied(node, _keep_second(node, dropped)) or modified
         # Cases 1 to 4: the rule says whether the output equals the first operand.
         rule = _RULES.get(node.op_type)
@@ -276,7 +274,7 @@ def _keep_second(node: ir.Node, dropped: list[ir.Node]) -> Refusal | None:
     second = node.inputs[1]
     if second is None:
         return Refusal("it lacks an operand")
-    return _neutral(COMMUTATIVE[node.op_type], node, 0) or forward(node, second, dropped)
+    return _neutral(NEUTRAL[node.op_type], node, 0) or forward(node, second, dropped)
 
 
 _RULES: dict[str, Rule] = {
@@ -289,7 +287,7 @@ _RULES: dict[str, Rule] = {
     "Resize": _resize,
     "Div": functools.partial(_neutral, 1),
     "Sub": functools.partial(_neutral, 0),
-    **{name: functools.partial(_neutral, number) for name, number in COMMUTATIVE.items()},
+    **{name: functools.partial(_neutral, number) for name, number in NEUTRAL.items()},
     **dict.fromkeys(SAME_SHAPE, _same_shape),
     "Reshape": _reshape,
     **dict.fromkeys(SINGLE, _single),

@@ -11,18 +11,13 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import is_custom, qualified
 from samba_onnx.facts.dtypes import plain_name
+from samba_onnx.facts.families import READING_BITS, TYPE_ATTRIBUTES
 from samba_onnx.passes.rewrites.rewriting import converted, each_graph, inherit, is_operator
 from samba_onnx.program.dataflow import each_node
 
 __all__ = ["ReplaceFloat16Pass"]
 
 _HALF: Final = ir.DataType.FLOAT16
-_TYPE_ATTRIBUTES: Final = frozenset(
-    {"dtype", "output_dtype", "precision", "softmax_precision", "stash_type", "to"}
-)
-"""Attributes that name the type of a result, or of what it is accumulated in."""
-_READS_BITS: Final = frozenset({"BitCast", "Bitcast"})
-"""Operators whose results depend on how many bits a number has."""
 _OLDEST: Final = 6
 """Version of the default operator set from which Cast names its type by a number."""
 
@@ -122,7 +117,7 @@ class _Replacement:
         for name, attribute in list(node.attributes.items()):
             if attribute.is_ref():
                 continue
-            if attribute.type == ir.AttributeType.INT and name in _TYPE_ATTRIBUTES:
+            if attribute.type == ir.AttributeType.INT and name in TYPE_ATTRIBUTES:
                 if attribute.as_int() == _HALF:
                     node.attributes[name] = ir.AttrInt64(name, int(self.dtype))
             elif attribute.type == ir.AttributeType.TENSOR:
@@ -241,7 +236,7 @@ def _obstacle(model: ir.Model) -> str:
         if _is_half(value) and not isinstance(value.type, ir.TensorType):
             return f"{value.name!r} of its interface is no tensor"
     for node in each_node(model.graph):
-        if node.op_type in _READS_BITS:
+        if node.op_type in READING_BITS:
             return f"{node.op_type} {node.name!r} reads the bits of numbers"
         unknown = any(value.uses() and value.type is None for value in node.outputs)
         if is_custom(node.domain) and unknown:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified
+from samba_onnx.facts.families import SIZES, VANISHING
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft, own_outputs
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.loop_steps import is_short, write_steps
@@ -23,7 +24,7 @@ _SEQUENCES: Final = frozenset(
     {"SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceInsert", "ConcatFromSequence"}
 )
 """Operators that no target knows, and that go where the places of their tensors are known."""
-_VANISHING: Final = frozenset({"Constant", "Identity", "Shape", "Size"})
+_VANISHING: Final = VANISHING | SIZES
 """Operators that go when shapes are known."""
 
 

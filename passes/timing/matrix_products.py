@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import normal_domain
 from samba_onnx.facts.dtypes import plain_name
+from samba_onnx.facts.families import CONVOLUTIONS, MATRIX_PRODUCTS, PRODUCTS, REARRANGING
 from samba_onnx.facts.operators import facts
 from samba_onnx.facts.records import Kind
 from samba_onnx.passes.rewrites.rewriting import integer_attribute
@@ -28,14 +29,6 @@ __all__ = [
     "ProductSize", "is_product", "looked_up", "node_dtype", "product_size", "renames", "stationary",
     "units_of",    "widened_for",
 ]  # fmt: skip
-
-_MATRIX: Final = frozenset({"MatMul", "Gemm", "MatMulInteger", "QLinearMatMul"})
-_CONVOLUTIONS: Final = frozenset(
-    {"Conv", "ConvInteger", "CausalConvWithState", "DeformConv", "ConvTranspose", "QLinearConv"}
-)
-_OTHERS: Final = frozenset({"Attention", "Einsum", "GRU", "LSTM", "LinearAttention", "RNN"})
-_PRODUCTS: Final = _MATRIX | _CONVOLUTIONS | _OTHERS
-"""Operators of ONNX's own domain whose arithmetic is that of products."""
 
 _ROW_BY_ROW: Final = frozenset({"LayerNormalization", "LogSoftmax", "RMSNormalization", "Softmax"})
 # Sums by element may join all layers of a model: without a bound each product would look at all of it.
@@ -79,7 +72,7 @@ class ProductSize:
 
 def is_product(node: ir.Node) -> bool:
     """Return whether a node computes as matrix products do."""
-    return node.op_type in _PRODUCTS and not normal_domain(node.domain)
+    return node.op_type in PRODUCTS and not normal_domain(node.domain)
 
 
 def widened_for(node: ir.Node) -> ir.Node | None:
@@ -151,7 +144,7 @@ def product_size(node: ir.Node) -> ProductSize | None:
         return None
     result = _shape(node.outputs[0])
     # A kernel of a ConvTranspose has its input channels first: none of the sizes below would be right.
-    if node.op_type in _CONVOLUTIONS - {"ConvTranspose"}:
+    if node.op_type in CONVOLUTIONS - {"ConvTranspose"}:
         kernels = _shape(node.inputs[3 if node.op_type == "QLinearConv" else 1])
         if not kernels or not result:
             return None
@@ -160,7 +153,7 @@ def product_size(node: ir.Node) -> ProductSize | None:
         # Each place of the result is a row: a convolution is the product of patches with its kernels.
         rows = math.prod(result) // max(kernels[0], 1)
         return ProductSize(groups, rows, math.prod(kernels[1:]), columns)
-    if node.op_type not in _MATRIX or not result:
+    if node.op_type not in MATRIX_PRODUCTS or not result:
         return None
     left = _shape(node.inputs[0])
     # Behind the scale and the zero point of the first operand, where there are such.
@@ -196,7 +189,7 @@ def stationary(node: ir.Node, tile: int) -> tuple[ir.Value, int] | None:
         return None
     # What is kept takes room for as long as the section runs, what streams past only that of a tile.
     value = min(known, key=lambda each: known[each])
-    if node.op_type in _MATRIX and _streams_rows(node, value, tile):
+    if node.op_type in MATRIX_PRODUCTS and _streams_rows(node, value, tile):
         value = values[1]
     return value, -(-known[value] // size.count)
 
@@ -254,7 +247,7 @@ def _takes_whole_rows(node: ir.Node) -> bool:
 def renames(node: ir.Node) -> bool:
     """Return whether a node gives elements other places only, which its readers take into their addresses."""
     row = facts(node.op_type, node.domain)
-    return row is not None and (row.kind is Kind.VIEW or row.name == "Transpose")
+    return row is not None and row.name in REARRANGING
 
 
 def units_of(node: ir.Node, target: TargetSummary) -> int:

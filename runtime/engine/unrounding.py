@@ -14,7 +14,7 @@ from typing import Final
 import onnx
 import onnx.inliner
 
-from samba_onnx.facts.operators import SAME_ON_FLOATS, Kind, operators
+from samba_onnx.facts.families import MOVING, SAME_ON_FLOATS
 from samba_onnx.runtime.engine.float_graphs import CannotReadError, FloatGraph
 from samba_onnx.runtime.engine.quantised_operators import RULES
 from samba_onnx.runtime.engine.widening import has_narrow_floats, widened
@@ -26,7 +26,7 @@ _FLOATS: Final = frozenset({_T.FLOAT, _T.DOUBLE, _T.FLOAT16, _T.BFLOAT16})
 _INTEGERS: Final = frozenset(
     {_T.INT8, _T.UINT8, _T.INT16, _T.UINT16, _T.INT32, _T.UINT32, _T.INT64, _T.UINT64}
 )
-_CARRYING: Final = operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE) | SAME_ON_FLOATS
+_CARRYING: Final = MOVING | SAME_ON_FLOATS
 """Operators of quantised numbers, or of sums of them, that mean the same on floats."""
 _PRODUCTS: Final = frozenset({"Conv", "MatMul"})
 """Operators whose sums of products of whole numbers are whole."""

@@ -14,16 +14,12 @@ import onnx
 import onnx.inliner
 from onnx import numpy_helper
 
+from samba_onnx.facts.families import READING_BITS, TYPE_ATTRIBUTES
+
 __all__ = ["has_narrow_floats", "widened"]
 
 _T: Final = onnx.TensorProto
 NARROW: Final = frozenset({_T.FLOAT16, _T.BFLOAT16})
-_TYPE_ATTRIBUTES: Final = frozenset(
-    {"to", "dtype", "output_dtype", "stash_type", "softmax_precision"}
-)
-"""Attributes that name the type of a result, or of what it is accumulated in."""
-_READS_BITS: Final = frozenset({"BitCast", "Bitcast"})
-"""Operators whose results depend on how many bits a number has."""
 
 
 def has_narrow_floats(model: onnx.ModelProto) -> bool:
@@ -56,7 +52,7 @@ def widened(model: onnx.ModelProto) -> onnx.ModelProto | None:
     if not has_narrow_floats(model):
         return None
     wide = onnx.inliner.inline_local_functions(model)
-    if any(node.op_type in _READS_BITS for graph in _graphs(wide.graph) for node in graph.node):
+    if any(node.op_type in READING_BITS for graph in _graphs(wide.graph) for node in graph.node):
         return None
     inputs = [value.name for value in wide.graph.input if _is_narrow(value.type)]
     # From the inside out: a graph whose nodes are put behind casts has copies of them.
@@ -104,7 +100,7 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
 
 
 def _widen_attribute(attribute: onnx.AttributeProto) -> None:
-    if attribute.name in _TYPE_ATTRIBUTES and attribute.i in NARROW:
+    if attribute.name in TYPE_ATTRIBUTES and attribute.i in NARROW:
         attribute.i = _T.FLOAT
     if attribute.t.data_type in NARROW:
         array = numpy_helper.to_array(attribute.t).astype(np.float32)
@@ -134,7 +130,7 @@ def _leaf(kind: onnx.TypeProto) -> onnx.TypeProto:
 def _nodes_are_narrow(nodes: Iterable[onnx.NodeProto]) -> bool:
     return any(
         attribute.t.data_type in NARROW
-        or (attribute.name in _TYPE_ATTRIBUTES and attribute.i in NARROW)
+        or (attribute.name in TYPE_ATTRIBUTES and attribute.i in NARROW)
         for node in nodes
         for attribute in node.attribute
     )

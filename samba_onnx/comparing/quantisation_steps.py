@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 import onnx_ir as ir
 
-from samba_onnx.facts.operators import operators
-from samba_onnx.facts.records import Kind
+from samba_onnx.facts.families import MOVING, QUANTISING
 from samba_onnx.program.dataflow import name_of
 
 __all__ = ["output_steps", "zero_point"]
 
-_MOVES: Final = (operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE)) - {"Concat", "Pad"}
+_MOVES: Final = MOVING - {"Concat", "Pad"}
 """Operators whose results are elements of their first operand, or zeros, which every grid has."""
-_ZEROS: Final = MappingProxyType({"QuantizeLinear": 2, "QLinearMatMul": 7, "QLinearConv": 7})
-"""Operators that quantise what they return, with the place of its zero point among their operands."""
 
 
 def output_steps(model: ir.Model) -> dict[str, float]:
@@ -47,7 +43,7 @@ def zero_point(value: ir.Value) -> float | None:
     node = _quantising(value)
     if node is None:
         return None
-    place = _ZEROS[node.op_type]
+    place = QUANTISING[node.op_type]
     zero = node.inputs[place] if len(node.inputs) > place else None
     if zero is None:
         return 0.0
@@ -61,7 +57,7 @@ def _quantising(value: ir.Value) -> ir.Node | None:
     node = value.producer()
     while node is not None and node.domain == "" and node.op_type in _MOVES and node.inputs[0]:
         node = node.inputs[0].producer()
-    return node if node is not None and not node.domain and node.op_type in _ZEROS else None
+    return node if node is not None and not node.domain and node.op_type in QUANTISING else None
 
 
 def _step(value: ir.Value) -> float | None:

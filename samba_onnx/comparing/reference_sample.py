@@ -28,6 +28,7 @@ from samba_onnx.comparing.sample_inputs import (
 from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
 from samba_onnx.facts.domains import is_custom
 from samba_onnx.facts.dtypes import tensor_element
+from samba_onnx.facts.families import QUANTISING
 from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
 from samba_onnx.loading import LoadedModel
@@ -52,7 +53,7 @@ WEIGHT_BYTES = 1 << 30
 SECONDS = 60.0
 """Time for the sample unless the user gives more: no model of less than 1 GiB of weights that runs
 at all needs a tenth of it, and one that never ends should not be waited for longer."""
-_ROUNDING: Final = frozenset({"Round", "QuantizeLinear", "QLinearConv", "QLinearMatMul"})
+_ROUNDING: Final = frozenset({"Round", *QUANTISING})
 """Operators of rewritten models that round to whole numbers."""
 
 

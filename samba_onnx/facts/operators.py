@@ -5,7 +5,8 @@
     >>> facts("TopK").flops.steps
     'compares each element with the best so far, by bisection'
 
-The rows stand in ``elementwise_rows``, ``tensor_rows`` and ``other_rows``. They hold for every
+The rows stand in ``elementwise_rows``, ``tensor_rows`` and ``other_rows``; ``families`` has facts that
+hold of a few operators only. They hold for every
 version of an operator. An operator without a row is one of which nothing is known: it counts as not
 elementwise, not exact, and never written in place.
 """
@@ -24,11 +25,7 @@ from samba_onnx.facts.records import Facts, InPlace, Kind, Randomness
 from samba_onnx.facts.tensor_rows import TENSOR_ROWS
 
 __all__ = [
-    "CHOOSING",
     "FACTS",
-    "FLOAT_PRODUCTS",
-    "INTEGER_DIVISIONS",
-    "SAME_ON_FLOATS",
     "Facts",
     "InPlace",
     "Kind",
@@ -60,30 +57,6 @@ def table(rows: Iterable[Facts]) -> Mapping[str, Facts]:
 
 FACTS: Final = table((*ELEMENTWISE_ROWS, *TENSOR_ROWS, *OTHER_ROWS))
 """Every row, by the operator's name; ``domain::Operator`` outside the default domain."""
-
-INTEGER_DIVISIONS: Final = frozenset({"Div", "Mod"})
-"""Operators of which a zero among integers ends the process that computes them."""
-
-CHOOSING: Final = frozenset(
-    {"Clip", "GlobalMaxPool", "Max", "MaxPool", "Min", "ReduceMax", "ReduceMin", "Where"}
-)
-"""Operators whose results are numbers of their operands, whichever are larger, or fit a condition."""
-
-FLOAT_PRODUCTS: Final = frozenset(
-    {"Attention", "Conv", "ConvTranspose", "DeformConv", "Einsum", "Gemm", "MatMul"}
-)
-"""Operators that multiply matrices of floating-point numbers: GEMM-like ones, in SambaFlow's words."""
-
-SAME_ON_FLOATS: Final = CHOOSING - {"GlobalMaxPool"} | {
-    "Add",
-    "Mul",
-    "ReduceSum",
-    "Relu",
-    "Sub",
-    "Sum",
-}
-"""Operators of whole numbers that compute the same on floats of these numbers: they choose, or add and
-multiply without rounding to whole numbers."""
 
 
 def facts(op_type: str, domain: str = "") -> Facts | None:

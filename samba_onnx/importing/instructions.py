@@ -11,7 +11,7 @@ import onnx_ir as ir
 from samba_onnx.errors import ModelError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.operators import Kind, operators
-from samba_onnx.importing.operators.registry import Counterpart, Node, find
+from samba_onnx.importing.operators.computations import Counterpart, Node, find
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE
 from samba_onnx.program.dataflow import each_node
 from samba_onnx.safety.files import printable

@@ -13,7 +13,7 @@ from samba_onnx.errors import ModelError
 from samba_onnx.facts.names import in_a_list
 from samba_onnx.facts.versions import OPSET
 from samba_onnx.importing.instructions import CONTROL
-from samba_onnx.importing.operators.registry import find
+from samba_onnx.importing.operators.computations import find
 from samba_onnx.importing.selection import WeightSelection, select
 from samba_onnx.loading import load_model
 from samba_onnx.passes.pipeline import run_training_pipeline

@@ -10,8 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.errors import UsageError
-from samba_onnx.facts.operators import Kind, operators
-from samba_onnx.importing.operators.registry import find
+from samba_onnx.facts.families import REARRANGING
+from samba_onnx.importing.operators.computations import find
 from samba_onnx.safety.files import printable
 from samba_onnx.tensor.dtypes import FLOATING
 
@@ -41,7 +41,7 @@ _ROLES: dict[str, tuple[int, ...]] = {
 """Where operators take weights."""
 _VECTORS = frozenset({"Add", "Div", "Mul", "Sub"})
 """Operators that apply a bias or scale, when it is a vector."""
-ARRANGING = operators(kind=Kind.VIEW) | {"Transpose", "Cast"}
+ARRANGING = REARRANGING | {"Cast"}
 """Operators that a weight may go through and stay one."""
 # Mean and variance of BatchNormalization, which are moved and not trained.
 _STATISTICS = (3, 4)

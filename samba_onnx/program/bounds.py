@@ -15,8 +15,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.facts.operators import operators
-from samba_onnx.facts.records import Kind
+from samba_onnx.facts.families import MOVING, SIZES
 from samba_onnx.program.dataflow import dimensions
 from samba_onnx.program.intervals import Interval, axis_size, reduced_sizes
 
@@ -360,7 +359,7 @@ def _sizes(node: ir.Node, known: _Known) -> Interval:
 
 _FILLED: Final = frozenset({"CenterCropPad", "MaxUnpool", "Pad", "Trilu"})
 """Operators that put other numbers beside the elements that they move."""
-_KEPT: Final = (operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE)) - _FILLED
+_KEPT: Final = MOVING - _FILLED
 """Operators whose results are elements of their first operand."""
 
 _SEARCHES: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
@@ -374,7 +373,7 @@ _RESULTS: Final[Mapping[str, Callable[[ir.Node, _Known], Interval]]] = MappingPr
         **dict.fromkeys(_WHOLE, _whole),
         **dict.fromkeys(("Pad", "Trilu"), _filled),
         **dict.fromkeys(("ScatterElements", "ScatterND"), _replaced),
-        **dict.fromkeys(("Shape", "Size"), _sizes),
+        **dict.fromkeys(SIZES, _sizes),
         **dict.fromkeys(("Sigmoid", "Softmax"), _share),
         **dict.fromkeys(("CumSum", "ReduceSum"), _running_sum),
         **dict.fromkeys(("ReduceMax", "ReduceMin"), _extreme),

@@ -13,7 +13,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.facts.operators import Kind, operators
+from samba_onnx.facts.families import MOVING
 from samba_onnx.program.bounds import Bounds
 from samba_onnx.program.constraints import Demand
 from samba_onnx.program.dataflow import name_of
@@ -34,7 +34,7 @@ _DOMAINS: Final[Mapping[str, tuple[int, Interval]]] = MappingProxyType(
     }
 )
 """By operator: which operand is limited, and the numbers that it is defined for."""
-_VIEWS: Final = operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE) | {"Cast"}
+_VIEWS: Final = MOVING | {"Cast"}
 """Operators whose results are elements of their first operand, or of all of them."""
 # Only these two can be undone without leaving what is legal.
 _SHIFTS: Final = frozenset({"Add", "Sub"})

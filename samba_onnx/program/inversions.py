@@ -9,8 +9,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.facts.operators import operators
-from samba_onnx.facts.records import Kind
+from samba_onnx.facts.families import MOVING
 from samba_onnx.program.bounds import Bounds, summands
 from samba_onnx.program.constraints import Demand
 from samba_onnx.program.intervals import Interval
@@ -128,11 +127,7 @@ def _addends(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand
     return [(value, Interval(wanted.low / count, wanted.high / count))]
 
 
-_KEPT: Final = (
-    operators(kind=Kind.VIEW)
-    | operators(kind=Kind.MOVE)
-    | {"Cast", "Ceil", "Floor", "ReduceMax", "ReduceMin", "Round"}
-)
+_KEPT: Final = MOVING | {"Cast", "Ceil", "Floor", "ReduceMax", "ReduceMin", "Round"}
 """Operators whose results are elements of their first operand, or such elements rounded."""
 
 INVERSIONS: Final[Mapping[str, Callable[[ir.Node, Interval, Bounds], Sequence[Demand]]]] = (

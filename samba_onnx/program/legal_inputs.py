@@ -9,8 +9,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.facts.operators import operators
-from samba_onnx.facts.records import Kind
+from samba_onnx.facts.families import REARRANGING
 from samba_onnx.program.constraints import LEGAL
 from samba_onnx.program.dataflow import dimensions
 from samba_onnx.program.intervals import Interval
@@ -19,7 +18,7 @@ __all__ = ["legal_inputs"]
 
 _LOOKUPS: Final = ("Gather", "GatherElements", "ScatterElements")
 """Operators that take every element of their second operand as a place along one axis."""
-_WHOLE: Final = operators(kind=Kind.VIEW) | {"Expand", "Tile", "Transpose"}
+_WHOLE: Final = REARRANGING | {"Expand", "Tile"}
 """Operators whose result has every element of their first operand."""
 
 

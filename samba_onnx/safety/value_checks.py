@@ -13,7 +13,7 @@ import onnx
 
 from samba_onnx.errors import InvalidModelError, ModelLimitError
 from samba_onnx.facts.domains import normal_domain
-from samba_onnx.facts.operators import INTEGER_DIVISIONS
+from samba_onnx.facts.families import INTEGER_DIVISIONS
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.limits import Limits
 from samba_onnx.safety.tensor_checks import elements_of

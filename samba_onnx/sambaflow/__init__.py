@@ -10,14 +10,15 @@
 ``python -m samba_onnx.sambaflow program.py ARGUMENTS`` and ``samba-port exec program.py ARGUMENTS``
 do so, and run a program. Nothing that is called ``sambaflow`` is put into site-packages.
 
-This package is what ``sambaflow`` names then. The modules below it carry SambaFlow's names, each a
-real module; ``symbols.py`` has the table of them.
+This package is what ``sambaflow`` names then. The modules below it that carry SambaFlow's names are
+rows of the table in ``samba_onnx/facts/sambaflow_names.py``: ``module_rows.py`` makes each of its row when
+it is imported. What samba-onnx itself has to write for one of them is a file here by its last name.
 """
 
 from typing import Final, Never
 
 from samba_onnx.sambaflow.finder import install
-from samba_onnx.sambaflow.symbols import absent
+from samba_onnx.sambaflow.module_rows import absent
 
 __all__ = ["__version__", "install", "is_demo"]
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +13,7 @@ from typing import Final
 
 from samba_onnx.errors import UnsupportedSymbolError
 from samba_onnx.facts.sambaflow_names import MODULES, ROOT, missing
-from samba_onnx.sambaflow.symbols import HOME
+from samba_onnx.sambaflow.module_rows import HOME, SameModule
 
 
 class SambaFlowFinder(MetaPathFinder):
@@ -44,7 +43,7 @@ class SambaFlowFinder(MetaPathFinder):
         if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
             return None
         if fullname in MODULES:
-            return ModuleSpec(fullname, _SameModule())
+            return ModuleSpec(fullname, SameModule(HOME + fullname.removeprefix(ROOT)))
         reason = missing(fullname)
         if reason is not None:
             raise UnsupportedSymbolError(reason)
@@ -52,18 +51,6 @@ class SambaFlowFinder(MetaPathFinder):
             f"No module named {fullname!r}: neither samba-onnx nor SambaFlow's documentation has it",
             name=fullname,
         )
-
-
-class _SameModule(Loader):
-    """Gives the module of this package a second name; it is one module, with one state."""
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = importlib.import_module(HOME + spec.name.removeprefix(ROOT))
-        self._spec = module.__spec__
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec  # which the import of the second name has replaced
 
 
 _FINDER: Final = SambaFlowFinder()

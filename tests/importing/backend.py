@@ -11,7 +11,7 @@ import torch
 from onnx import numpy_helper
 
 from samba_onnx.importing import module_from_onnx
-from samba_onnx.importing.operators.registry import find
+from samba_onnx.importing.operators.computations import find
 from samba_onnx.importing.values import stored_tensor, to_numpy
 from tests.backend_cases import BackendCase, assert_outputs
 

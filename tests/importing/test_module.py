@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.facts.operators import FACTS
 from samba_onnx.importing import module_from_onnx
-from samba_onnx.importing.operators.registry import find
+from samba_onnx.importing.operators.computations import find
 from tests.backend_cases import run_onnxruntime
 from tests.importing.building import parse, ramp
 

@@ -31,7 +31,7 @@ for line in sys.stdin.read().splitlines():
     except Exception as error:
         print(f"{line}: {error!r}")
 import sambaflow.samba as samba
-print(type(samba.session).__name__, type(sys.modules["sambaflow.samba.session"]).__name__)
+print(type(samba.session).__name__, isinstance(sys.modules["sambaflow.samba.session"], type(sys)))
 """
 
 
@@ -57,7 +57,7 @@ def test_symbols_can_be_imported_in_a_process_of_their_own() -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.splitlines() == ["SambaSession module"]
+    assert done.stdout.splitlines() == ["SambaSession True"]
 
 
 @pytest.mark.usefixtures("sambaflow")
@@ -100,5 +100,5 @@ def test_every_module_is_named_by_a_document_or_a_program() -> None:
     for module, names in SYMBOLS.items():
         named |= {f"{module}.{name}" for name in names.split()}
     packages = {parent for one in named for parent in (one.rpartition(".")[0],)}
-    assert MODULES - named - packages == set()
+    assert MODULES.keys() - named - packages == set()
     assert SESSION.dynamic_dims == {}

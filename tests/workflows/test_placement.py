@@ -27,6 +27,7 @@ from samba_onnx.workflows.compiler import (
     compile_programs,
     convert,
 )
+from tests.unsupported_operator import UNSUPPORTED
 
 UNARY = ("Relu", "Neg", "Cos", "Sin", "Tanh", "Transpose")
 # A float32 product of 64 terms and Tanh differ between kernels by a few units of 6e-8.
@@ -194,12 +195,12 @@ def test_a_node_of_strings_is_no_change_that_could_be_planned() -> None:
     """Strings have no size, so that nobody can say what their copies would cost."""
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]> g (string[4] t, float[4,4] x) '
-        "=> (string[4] u, float[4,4] y) { u = StringNormalizer(t) r = Relu(x) y = Hardmax(r) }"
+        f"=> (string[4] u, float[4,4] y) {{ u = StringNormalizer(t) r = Relu(x) y = {UNSUPPORTED}(r) }}"
     )
 
     manifest = analyze(model, placement="strict")
 
     assert {n.op_type for f in manifest.fallbacks for n in f.reasons} == {
         "StringNormalizer",
-        "Hardmax",
+        UNSUPPORTED,
     }

@@ -28,7 +28,7 @@ from samba_onnx.passes.rewrites.foreign import (
     support_vectors,
     tree_ensembles,
 )
-from samba_onnx.passes.rewrites.foreign.registry import rule_of
+from samba_onnx.passes.rewrites.foreign.rules import rule_of
 from samba_onnx.passes.rewrites.foreign.whole import reason_of
 
 __all__ = [

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.foreign.quantization import dequantized
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 
 # Finite, so that a row that hides everything is still a softmax of numbers.
 _FILTER = -10000.0

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from samba_onnx.facts.domains import CHANNELS_LAST_DOMAIN, ONNXRUNTIME_DOMAIN
 from samba_onnx.passes.rewrites.foreign.activations import activate
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 
 WINDOW = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
 """Attributes of convolutions and pooling that onnxruntime's operators have in common with ONNX's."""

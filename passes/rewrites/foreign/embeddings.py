@@ -11,7 +11,7 @@ from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
 from samba_onnx.passes.rewrites.foreign.drafting import Draft
 from samba_onnx.passes.rewrites.foreign.normalizations import layer_normalization
 from samba_onnx.passes.rewrites.foreign.quantization import dequantized
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 
 
 @dataclass(frozen=True)

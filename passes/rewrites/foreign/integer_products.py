@@ -19,7 +19,7 @@ from samba_onnx.passes.rewrites.float_twins import WHOLE
 from samba_onnx.passes.rewrites.foreign.convolutions import WINDOW, attributes_of
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.foreign.quantization import dequantize
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 from samba_onnx.passes.rewrites.rewriting import constant
 
 EXACT: Final = 1 << 24

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from samba_onnx.facts.domains import ML_DOMAIN
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 
 _LARGEST = 1024
 """Rows of a table: every number is compared with each."""

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import ML_DOMAIN
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 
 
 def as_floats(draft: Draft, value: ir.Value) -> ir.Value:

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
 from samba_onnx.passes.rewrites.foreign.drafting import Draft
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 
 _EPSILON = 1e-12
 """Default epsilon of onnxruntime's operators of sums and embeddings, which they add to a variance."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.foreign.normalizations import root_mean_square
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, constant
 
 _UNSIGNED: Final = {4: ir.DataType.UINT4, 8: ir.DataType.UINT8}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 
 
 @expands(ONNXRUNTIME_DOMAIN, "RelativePositionBias")

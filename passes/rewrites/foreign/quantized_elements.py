@@ -13,7 +13,7 @@ from samba_onnx.passes.rewrites.foreign.convolutions import (
 )
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.foreign.quantization import dequantized, quantized
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 
 
 @expands(ONNXRUNTIME_DOMAIN, "QLinearAdd", "QLinearMul")

@@ -17,7 +17,7 @@ from samba_onnx.passes.rewrites.foreign.quantization import (
     quantized,
     quantized_by_range,
 )
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 
 
 @expands("", "QLinearConv")

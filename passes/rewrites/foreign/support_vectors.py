@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from samba_onnx.facts.domains import ML_DOMAIN
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.foreign.linear_models import as_floats, class_labels
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 
 
 @expands(ML_DOMAIN, "SVMRegressor")

@@ -25,7 +25,7 @@ from samba_onnx.passes.rewrites.foreign.linear_models import (
     transform,
     transform_targets,
 )
-from samba_onnx.passes.rewrites.foreign.registry import expands
+from samba_onnx.passes.rewrites.foreign.rules import expands
 
 LARGEST = 1 << 22
 """Elements of the matrices of ways, for all trees together: beyond, the products cost more than they save."""

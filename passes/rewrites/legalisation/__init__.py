@@ -21,7 +21,7 @@ from samba_onnx.passes.rewrites.legalisation import (
     sampling,
     unrolling,
 )
-from samba_onnx.passes.rewrites.legalisation.registry import Rule, all_rules
+from samba_onnx.passes.rewrites.legalisation.rules import Rule, all_rules
 
 __all__ = [
     "Rule",

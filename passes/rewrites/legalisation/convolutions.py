@@ -11,7 +11,7 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
-from samba_onnx.passes.rewrites.legalisation.registry import legalises
+from samba_onnx.passes.rewrites.legalisation.rules import legalises
 
 _SIGNAL: Final = 3
 """Dimensions of a signal: batch, channels, length."""

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.legalisation.bounds import refuse_large
-from samba_onnx.passes.rewrites.legalisation.registry import legalises
+from samba_onnx.passes.rewrites.legalisation.rules import legalises
 
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 

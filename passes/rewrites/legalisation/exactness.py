@@ -9,8 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from samba_onnx.facts.operators import operators
-from samba_onnx.facts.records import Kind
+from samba_onnx.facts.families import MOVING
 from samba_onnx.passes.rewrites.rewriting import constant, is_operator
 from samba_onnx.program.bounds import Bounds
 from samba_onnx.program.intervals import Interval
@@ -31,7 +30,7 @@ _NARROW: Final = frozenset(
     }
 )
 """Types whose numbers are all numbers of float32."""
-_MOVES: Final = (operators(kind=Kind.VIEW) | operators(kind=Kind.MOVE)) - {
+_MOVES: Final = MOVING - {
     "CenterCropPad",
     "Concat",
     "MaxUnpool",

@@ -21,7 +21,7 @@ from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.inline_branches import InlineBranchesPass
 from samba_onnx.passes.rewrites.legalisation.proofs import NARROW, inner_narrowings, useful_webs
-from samba_onnx.passes.rewrites.legalisation.registry import rule_for
+from samba_onnx.passes.rewrites.legalisation.rules import rule_for
 from samba_onnx.passes.rewrites.legalisation.webs import narrow
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.loop_steps import is_short

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from samba_onnx.passes.rewrites.bodies import Values, copy_nodes
 from samba_onnx.passes.rewrites.expand_functions import function_of
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
-from samba_onnx.passes.rewrites.legalisation.registry import legalises
+from samba_onnx.passes.rewrites.legalisation.rules import legalises
 
 _LEFT = frozenset({"Bernoulli", "SequenceMap"})
 """Operators that are left out: one draws random numbers, the other maps sequences."""

@@ -8,7 +8,7 @@ from typing import Protocol
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.legalisation.forms import FormFinder, LegalForm
-from samba_onnx.passes.rewrites.legalisation.registry import rule_for
+from samba_onnx.passes.rewrites.legalisation.rules import rule_for
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, add_initializer, constant, replace_node
 from samba_onnx.program.bounds import Bounds

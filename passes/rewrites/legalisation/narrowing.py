@@ -20,7 +20,7 @@ from samba_onnx.passes.rewrites.legalisation.proofs import (
     narrowings,
     useful_webs,
 )
-from samba_onnx.passes.rewrites.legalisation.registry import narrows
+from samba_onnx.passes.rewrites.legalisation.rules import narrows
 from samba_onnx.passes.rewrites.legalisation.webs import Web, misfit, narrow
 from samba_onnx.passes.rewrites.refusals import ReasonedPass, Refusal
 

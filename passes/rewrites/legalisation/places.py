@@ -13,7 +13,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
-from samba_onnx.passes.rewrites.legalisation.registry import legalises
+from samba_onnx.passes.rewrites.legalisation.rules import legalises
 
 MOST = 1 << 20
 """Places that are written out as constants at most: 8 MiB of indices."""

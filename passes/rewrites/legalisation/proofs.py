@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.legalisation.exactness import Exactness
-from samba_onnx.passes.rewrites.legalisation.registry import rule_for
+from samba_onnx.passes.rewrites.legalisation.rules import rule_for
 from samba_onnx.passes.rewrites.legalisation.webs import Narrowing, Web, webs
 from samba_onnx.program.bounds import Bounds, type_limits
 from samba_onnx.program.intervals import Interval

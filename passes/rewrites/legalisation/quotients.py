@@ -16,7 +16,7 @@ from typing import Final
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
-from samba_onnx.passes.rewrites.legalisation.registry import legalises
+from samba_onnx.passes.rewrites.legalisation.rules import legalises
 from samba_onnx.program.bounds import type_limits
 from samba_onnx.program.intervals import Interval
 

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.legalisation.bounds import refuse_large
-from samba_onnx.passes.rewrites.legalisation.registry import legalises
+from samba_onnx.passes.rewrites.legalisation.rules import legalises
 
 # Comparing each with each takes the square of the elements: 65,536 comparisons for a row of 256.
 LONGEST = 256

@@ -25,7 +25,7 @@ from samba_onnx.passes.rewrites.legalisation.interpolation import (
     positions,
     weights,
 )
-from samba_onnx.passes.rewrites.legalisation.registry import legalises
+from samba_onnx.passes.rewrites.legalisation.rules import legalises
 
 _CROPS = "tf_crop_and_resize"
 

@@ -22,7 +22,7 @@ from samba_onnx.passes.rewrites.legalisation.computed_sampling import (
     sample,
 )
 from samba_onnx.passes.rewrites.legalisation.interpolation import Floats, Places
-from samba_onnx.passes.rewrites.legalisation.registry import legalises
+from samba_onnx.passes.rewrites.legalisation.rules import legalises
 from samba_onnx.passes.rewrites.rewriting import constant
 
 MOST = 1 << 20

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.bodies import MOST_NODES
 from samba_onnx.passes.rewrites.foreign.drafting import Draft
-from samba_onnx.passes.rewrites.legalisation.registry import legalises
+from samba_onnx.passes.rewrites.legalisation.rules import legalises
 from samba_onnx.passes.rewrites.loop_steps import is_short, write_repetition, write_steps
 
 _MAKES = "a copy of the body for each step, and a Concat of what each returns"

@@ -17,6 +17,7 @@ from onnx import numpy_helper
 
 from samba_onnx.errors import ExecutionError
 from samba_onnx.facts.domains import is_default
+from samba_onnx.facts.families import READING_BITS, TYPE_ATTRIBUTES
 from samba_onnx.facts.operators import InPlace, operators
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
 
@@ -24,7 +25,6 @@ _BFLOAT16 = onnx.TensorProto.BFLOAT16
 _FLOAT = onnx.TensorProto.FLOAT
 _WIDE, _UNROUNDED = ".float32", ".unrounded"
 """Endings of the names of values that stand for one of bfloat16, after and before it is rounded."""
-_TYPE_ATTRIBUTES = frozenset({"dtype", "output_dtype", "stash_type"})
 
 _EXACT = operators(exact_in_bfloat16=True)
 _SCATTERS = operators(in_place=[InPlace.OVERWRITTEN])
@@ -108,7 +108,7 @@ def _uses(graph: onnx.GraphProto) -> bool:
 def _attribute_uses(node: onnx.NodeProto) -> bool:
     return any(
         (attribute.t.data_type == _BFLOAT16)
-        or (attribute.name in {"to", *_TYPE_ATTRIBUTES} and attribute.i == _BFLOAT16)
+        or (attribute.name in TYPE_ATTRIBUTES and attribute.i == _BFLOAT16)
         or any(_uses(graph) for graph in _graphs(attribute))
         for attribute in node.attribute
     )
@@ -249,8 +249,7 @@ def _widen_attributes(node: onnx.NodeProto) -> None:
         if attribute.t.data_type == _BFLOAT16:
             wide = numpy_helper.to_array(attribute.t).astype(np.float32)
             attribute.t.CopyFrom(numpy_helper.from_array(wide, attribute.t.name))
-        creates = attribute.name in _TYPE_ATTRIBUTES or (
-            attribute.name == "to" and node.op_type == "Cast"
-        )
+        # BitCast keeps its type: it would read other bits than there are.
+        creates = attribute.name in TYPE_ATTRIBUTES and node.op_type not in READING_BITS
         if creates and attribute.i == _BFLOAT16:
             attribute.i = _FLOAT

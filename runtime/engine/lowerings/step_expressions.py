@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 import onnx
 
 from samba_onnx.facts.domains import is_default
+from samba_onnx.facts.families import NEUTRAL
 from samba_onnx.runtime.engine.lowerings.graph_view import GraphView
 
 __all__ = ["Bindings", "Expression", "any_value", "body_expressions", "matches", "op", "piece"]
@@ -18,7 +19,6 @@ is whatever value from outside."""
 Bindings: TypeAlias = dict[str, str]
 """Names of values from outside by the keys of a pattern."""
 
-_SYMMETRIC: Final = frozenset({"Add", "Mul"})
 _MOST_NODES: Final = 32
 """No step of a recurrent layer has more; expressions of larger bodies are not looked at."""
 
@@ -90,7 +90,7 @@ def matches(pattern: Expression, value: Expression, bound: Bindings) -> Bindings
         return {**bound, pattern[1]: value[1]}
     if pattern[0] != value[0] or len(pattern) != len(value):
         return None
-    if pattern[0] not in _SYMMETRIC:
+    if pattern[0] not in NEUTRAL:
         return _in_order(pattern[1:], value[1:], bound)
     # A sum or product is the same with its operands exchanged, and bodies have both orders.
     straight = _in_order(pattern[1:], value[1:], bound)

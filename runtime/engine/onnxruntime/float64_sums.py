@@ -15,23 +15,12 @@ import onnx
 from onnx import numpy_helper
 
 from samba_onnx.facts.domains import is_default
+from samba_onnx.facts.families import SUMMING
 
-__all__ = ["ADDING", "add_in_float64"]
+__all__ = ["add_in_float64"]
 
 _T: Final = onnx.TensorProto
 _FLOATS: Final = frozenset({_T.FLOAT, _T.FLOAT16})
-ADDING: Final = (
-    "ReduceSum",
-    "ReduceMean",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceLogSum",
-    "ReduceLogSumExp",
-    "ReduceSumSquare",
-    "CumSum",
-    "GroupNormalization",
-)
-"""Operators that add and that onnxruntime computes in float64, too."""
 _LONG: Final = 512
 """Sums of fewer numbers are as near in float32; what is not known to be shorter is long."""
 
@@ -68,7 +57,7 @@ def add_in_float64(model: onnx.ModelProto) -> None:
 
 
 def _adds(node: onnx.NodeProto) -> bool:
-    return node.op_type in ADDING and is_default(node.domain)
+    return node.op_type in SUMMING and is_default(node.domain)
 
 
 def _shape(value: onnx.ValueInfoProto) -> tuple[int, ...] | None:

@@ -14,6 +14,7 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_native
 
 from samba_onnx.errors import UsageError
+from samba_onnx.facts.families import SUMMING
 from samba_onnx.runtime.engine.protocol import EngineSettings, Rewriting
 
 _SILENT = 4
@@ -48,9 +49,15 @@ _OPTIMIZER: Final = re.compile(r"/(\w+Fusion)/")
 _ATTEMPTS: Final = 4
 ACCURACY: Final = "accuracy_level"
 """Attribute of onnxruntime's products with weights of few bits: in which type they may be computed."""
-_ADDING: Final = ("ReduceSum", "ReduceMean", "ReduceL", "CumSum", "GroupNormalization")
-"""Beginnings of the names of operators whose sums lose digits."""
-SIGNS: Final = (ACCURACY, "Integer", "QLinear", "QGemm", "QAttention", "DynamicQuantize", *_ADDING)
+SIGNS: Final = (
+    ACCURACY,
+    "Integer",
+    "QLinear",
+    "QGemm",
+    "QAttention",
+    "DynamicQuantize",
+    *sorted(SUMMING),
+)
 """What is in the file of a model of which onnxruntime may compute something else than it says: an attribute,
 and parts of the names of all operators that multiply integers of eight bits, or add."""
 _NO_ENTRIES: Final[Mapping[str, str]] = MappingProxyType({})

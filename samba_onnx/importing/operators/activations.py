@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor
 
+from samba_onnx.importing.operators.computations import Node, computes, enter
 from samba_onnx.importing.operators.elementwise import direct
-from samba_onnx.importing.operators.registry import Node, computes, enter
 
 _DIRECT: dict[str, Callable[..., Tensor]] = {
     "HardSwish": F.hardswish,

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from samba_onnx.importing.operators.registry import Node, computes, enter
+from samba_onnx.importing.operators.computations import Node, computes, enter
 from samba_onnx.importing.values import Array, tensor_of, torch_dtype
 
 _DIRECT: dict[str, Callable[..., Tensor]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor
 
-from samba_onnx.importing.operators.registry import Node, computes
+from samba_onnx.importing.operators.computations import Node, computes
 
 _NO_CLASS = -100
 

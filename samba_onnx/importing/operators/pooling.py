@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor
 
-from samba_onnx.importing.operators.registry import Node, computes, integers
+from samba_onnx.importing.operators.computations import Node, computes, integers
 from samba_onnx.importing.operators.windows import SlidingWindows, lowest, unfolded, windows
 from samba_onnx.importing.values import Array
 

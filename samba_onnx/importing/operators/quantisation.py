@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from samba_onnx.importing.operators.registry import Node, computes
+from samba_onnx.importing.operators.computations import Node, computes
 from samba_onnx.importing.values import torch_dtype
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from samba_onnx.importing.operators.registry import Node, computes, enter
+from samba_onnx.importing.operators.computations import Node, computes, enter
 from samba_onnx.importing.values import Array
 
 Reduction = Callable[[Tensor, list[int], bool], Tensor]

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor
 
-from samba_onnx.importing.operators.registry import Node, computes
+from samba_onnx.importing.operators.computations import Node, computes
 from samba_onnx.importing.values import Array
 
 # Names before opset 20, and since.

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from samba_onnx.importing.operators.registry import Node, computes
+from samba_onnx.importing.operators.computations import Node, computes
 from samba_onnx.importing.values import Array
 
 

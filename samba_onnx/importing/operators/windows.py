@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (torch's own convention)
 from torch import Tensor
 
-from samba_onnx.importing.operators.registry import Node
+from samba_onnx.importing.operators.computations import Node
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import ArginSpec, Part, Program
 from samba_onnx.workflows.compiler import ProgramSource, analyze_programs, compile_programs
 from tests.passes.planning.plan_samples import parse
+from tests.unsupported_operator import UNSUPPORTED
 
 FORWARD = """agraph (float[4,8] x, float[8,2] w) => (float[4,2] y, float[4,2] kept) {
     kept = MatMul (x, w)
@@ -110,7 +111,7 @@ def test_a_fallback_gets_a_copy_of_what_it_reads_of_a_resident() -> None:
 
 def test_what_a_fallback_writes_to_a_resident_is_copied_to_the_device() -> None:
     gradient = BACKWARD.replace(
-        "w__grad = MatMul (xt, t)", "g = MatMul (xt, t)\n w__grad = Hardmax (g)"
+        "w__grad = MatMul (xt, t)", f"g = MatMul (xt, t)\n w__grad = {UNSUPPORTED} (g)"
     )
     whole = program()
     changed = replace(

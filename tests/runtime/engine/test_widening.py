@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, numpy_helper, parser
+from onnx.reference import ReferenceEvaluator
 
 from samba_onnx.runtime.engine.evaluation import open_original
 from samba_onnx.runtime.engine.registry import ENGINES
@@ -182,3 +183,26 @@ def test_the_type_of_something_optional_is_widened_too() -> None:
     assert wide is not None
     (attribute,) = next(node for node in wide.graph.node if node.op_type == "Optional").attribute
     assert attribute.tp.tensor_type.elem_type == TensorProto.FLOAT
+
+
+WINDOWED = """
+<ir_version: 10, opset_import: ["" : 21]>
+g ({0}[8] x) => ({0}[8] y) {{
+  n = Constant<value = int64 {{8}}>()
+  w = HannWindow<output_datatype = {1}>(n)
+  y = Mul(x, w)
+}}
+"""
+
+
+@pytest.mark.parametrize(("element", "number"), [("float16", 10), ("bfloat16", 16)])
+def test_windows_are_computed_in_float32_too(element: str, number: int) -> None:
+    """Their attribute for the type of the result has another name than that of all others."""
+    wide = widened(parser.parse_model(WINDOWED.format(element, number)))
+    assert wide is not None
+    onnx.checker.check_model(wide, full_check=True)
+    x = np.linspace(-1, 1, 8).astype(TYPES[element])
+    (found,) = ReferenceEvaluator(wide).run(None, {"x": x})
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(8) / 8)
+    # The window is of float32, whose last digit is 6e-8.
+    np.testing.assert_allclose(found.astype(np.float64), x.astype(np.float64) * window, atol=1e-7)

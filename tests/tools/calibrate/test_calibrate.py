@@ -13,10 +13,11 @@ from samba_onnx.cli import host_profiles
 from samba_onnx.passes.timing.hosts import load_host
 from samba_onnx.tools.calibrate import calibration
 from tests.cli.conftest import SambaPort
+from tests.unsupported_operator import UNSUPPORTED
 
-MODEL = """<ir_version: 10, opset_import: ["" : 21]>
+MODEL = f"""<ir_version: 10, opset_import: ["" : 21]>
 g (float[16,16] x, float[16,65536] w) => (float[16,65536] y)
-{ a = Hardmax(x) b = Neg(a) c = Hardmax(b) y = MatMul(c, w) }"""
+{{ a = {UNSUPPORTED}(x) b = Neg(a) c = {UNSUPPORTED}(b) y = MatMul(c, w) }}"""
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from samba_onnx.facts.domains import (
 from samba_onnx.passes.pipeline import run_pipeline
 from samba_onnx.passes.planning.placement import place
 from samba_onnx.passes.rewrites import expand_blocked_layouts
-from samba_onnx.passes.rewrites.foreign.registry import operators_with_rules
+from samba_onnx.passes.rewrites.foreign.rules import operators_with_rules
 from samba_onnx.passes.rewrites.foreign.whole import operators_that_stay, reason_of
 from samba_onnx.passes.targets.target import load_target
 from tests.versions import needs

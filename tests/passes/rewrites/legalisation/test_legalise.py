@@ -12,7 +12,7 @@ from samba_onnx.passes.rewrites.legalisation import legalise
 from samba_onnx.passes.rewrites.legalisation.forms import LegalForm
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
 from samba_onnx.passes.rewrites.legalisation.narrowing import NarrowPass
-from samba_onnx.passes.rewrites.legalisation.registry import all_rules, rule_for
+from samba_onnx.passes.rewrites.legalisation.rules import all_rules, rule_for
 from tests.passes.rewrites.applying import numbers, operators, run
 from tests.passes.rewrites.legalisation.legalising import Everything, legalised, prepared
 

@@ -52,3 +52,5 @@ def settings_model(name: str, document: str, commands: frozenset[Command]) -> ty
 CommonArgs = settings_model("CommonArgs", "Settings of every sub-command.", COMPILING | RUNNING)
 CompileArgs = settings_model("CompileArgs", "Settings of ``compile``.", COMPILING)
 RunArgs = settings_model("RunArgs", "Settings of ``run``; ``pef`` is the path of the PEF.", RUNNING)
+# SambaFlow has it in another module.
+SNConfig = settings_model("SNConfig", "Arguments of all sub-commands.", frozenset())

@@ -1,5 +1,0 @@
-"""``sambaflow.frameworks``: modules of the vendor's in other arithmetic, which are not here."""
-
-from samba_onnx.sambaflow.frameworks import quantized
-
-__all__ = ["quantized"]
