@@ -15,7 +15,7 @@ import torch
 import transformers
 
 import samba_onnx as samba
-from models.generation import Decoder
+from benchmarks.row_decoder import Decoder
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.program.program import Program
