@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from samba_onnx.compiling.settings import Argument
+from samba_onnx.compiling.sambaflow_arguments import Argument
 from samba_onnx.facts.roundings import SETTINGS
 from samba_onnx.facts.sambaflow_names import MISSING, MODULES, ROOT, missing
 from samba_onnx.sambaflow.module_rows import HOME

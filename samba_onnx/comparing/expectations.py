@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from samba_onnx.facts.tolerances import OUTPUT
 
-__all__ = ["EQUAL", "ChosenTolerances", "Expectation", "Expected", "TorchRuns"]
+__all__ = ["EQUAL", "ChosenTolerances", "Expectation", "Expected", "ReferenceRuns"]
 
 EQUAL: Final = "equal"
 """What the tolerance of exact types is called."""
 
 
-class TorchRuns(Protocol):
+class ReferenceRuns(Protocol):
     """torch's results by name, in one precision or another."""
 
     @property
@@ -82,17 +82,17 @@ class Expectation:
     """The same in float32 and without rounding to whole numbers."""
     zeros: Mapping[str, float] = field(default_factory=dict)
     """What stands for zero, by the names of outputs of integers that a quantisation rounded."""
-    runs: TorchRuns | None = field(default=None, compare=False)
+    runs: ReferenceRuns | None = field(default=None, compare=False)
     """What torch computes otherwise, where the outputs are its own: its roundings then decide, not the types."""
     stated: Mapping[str, Expected] = field(default_factory=dict, compare=False)
     """All that is allowed, by name, where whoever expects the outputs has worked it out already."""
 
     @classmethod
-    def of_torch(cls, runs: TorchRuns) -> Expectation:
+    def of_torch(cls, runs: ReferenceRuns) -> Expectation:
         """Return torch's results as what is expected.
 
         Args:
-            runs: Those in float64 and with roundings only happen if results are not near torch's at once.
+            runs: Results; those in float64 and with roundings only happen if results are not near torch's at once.
         """
         return cls(runs.native, runs=runs)
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samba_onnx.comparing.element_errors import typical_error, wide_array
-from samba_onnx.comparing.expectations import Expected, TorchRuns
+from samba_onnx.comparing.expectations import Expected, ReferenceRuns
 from samba_onnx.facts.names import GRADIENT
 from samba_onnx.facts.tolerances import (
     FLOOR_ROUNDINGS,
@@ -75,7 +75,7 @@ _NONE: Final = Distance(0.0, 0.0)
 class TorchRules:
     """The rules for torch's results, with the runs of torch that there were so far."""
 
-    runs: TorchRuns
+    runs: ReferenceRuns
     scales: Mapping[str, Distance]
     """Sizes of tensors that errors are fractions of."""
     yardsticks: Mapping[str, _Yardstick] | None = None
@@ -84,7 +84,7 @@ class TorchRules:
     """How many times torch ran with roundings."""
 
     @classmethod
-    def of(cls, runs: TorchRuns) -> TorchRules:
+    def of(cls, runs: ReferenceRuns) -> TorchRules:
         """Return the rules before any other run of torch than the first."""
         return cls(runs, _scales(runs.native))
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from samba_onnx.compiling.choices import Float16
 from samba_onnx.compiling.option import CommandFlag, Front, option
-from samba_onnx.compiling.settings import Argument, compiler_row
+from samba_onnx.compiling.sambaflow_arguments import Argument, compiler_row
 from samba_onnx.compiling.texts import (
     read_constants,
     read_precision,

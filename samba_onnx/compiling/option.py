@@ -9,7 +9,7 @@ from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from samba_onnx.compiling.settings import Argument
+from samba_onnx.compiling.sambaflow_arguments import Argument
 from samba_onnx.errors import UsageError
 
 __all__ = [

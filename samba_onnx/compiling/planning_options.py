@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from samba_onnx.compiling.choices import Level, PlacementMode, ShardingMode
 from samba_onnx.compiling.option import CommandFlag, option
-from samba_onnx.compiling.settings import Argument, compiler_row
+from samba_onnx.compiling.sambaflow_arguments import Argument, compiler_row
 from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEGALISATION, DEFAULT_TARGET
 
 if TYPE_CHECKING:

@@ -338,8 +338,7 @@ class Manifest:
     fixed_inputs: tuple[FixedInput, ...] = field(default=(), metadata=MAY_BE_MISSING)
     """Inputs of the model that are constants here: no graph has them, and the original is given their values."""
     experimental: dict[str, int] = field(default_factory=dict)
-    """Nodes placed on the RDU whose support the vendor calls experimental, or that is observed or
-    assumed rather than documented, by ``operator: evidence``."""
+    """Nodes on the RDU whose support is experimental or not documented, by ``operator: evidence``."""
     notes: tuple[str, ...] = ()
     """Sentences for the report that belong nowhere else."""
     reference: ReferenceSample | None = None
@@ -364,9 +363,8 @@ class Manifest:
 
     def whole(self) -> Manifest:
         """Return the manifest with symbols as the host sees them: itself for a program of one RDU."""
-        if self.parallel is None:
-            return self
-        return replace(self, symbols=tuple(symbol.whole() for symbol in self.symbols))
+        symbols = map(Symbol.whole, self.symbols)
+        return self if self.parallel is None else replace(self, symbols=tuple(symbols))
 
     def residents(self) -> frozenset[str]:
         """Return the symbols that stay in device memory between runs, and are no initializers.

@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 from pydantic import BaseModel, ValidationError
 
-from samba_onnx.compiling.settings import Command
+from samba_onnx.compiling.sambaflow_arguments import Command
 from samba_onnx.errors import UsageError
 from samba_onnx.sambaflow.command_line import (
     ParserFunction,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, create_model
 
-from samba_onnx.compiling.settings import COMPILING, RUNNING, Argument, Command
+from samba_onnx.compiling.sambaflow_arguments import COMPILING, RUNNING, Argument, Command
 from samba_onnx.sessions.arguments import ARGUMENTS
 
 __all__ = ["CommonArgs", "CompileArgs", "RunArgs"]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from samba_onnx.compiling.settings import Argument, Command
+from samba_onnx.compiling.sambaflow_arguments import Argument, Command
 from samba_onnx.sessions.arguments import AFTER_COMPILING, ARGUMENTS, arguments_of, tell_idle
 
 ParserFunction = Callable[[ArgumentParser], Any]

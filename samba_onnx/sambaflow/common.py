@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from samba_onnx.compiling.settings import Command
+from samba_onnx.compiling.sambaflow_arguments import Command
 from samba_onnx.sessions import SESSION
 from samba_onnx.utils import measure_performance, measure_sections, trace_graph
 

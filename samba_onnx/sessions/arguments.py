@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from samba_onnx.compiling.option import option_of
 from samba_onnx.compiling.options import option_fields
-from samba_onnx.compiling.settings import (
+from samba_onnx.compiling.sambaflow_arguments import (
     COMPILING,
     RUNNING,
     Argument,

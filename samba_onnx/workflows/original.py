@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,31 +78,28 @@ def convert_compared(
 
     Raises:
         ExportMismatchError: The PEF computes something else. Nothing is written.
-        EngineRefusalError: The model or the PEF cannot be run; names the operator. Nothing is
-            written.
+        EngineRefusalError: The model or the PEF cannot be run; names the operator. Nothing is written.
         ModelError: The model cannot be used.
         OutOfDeviceMemoryError: The model does not fit into the target's memory.
         OutputError: The PEF cannot be written.
     """
     loaded, chosen = load_model(model), (options or CompileOptions()).replace(**keywords)
+    converted = functools.partial(convert, model, options=chosen, metadata=metadata)
     try:
         original = _original_outputs(model, loaded, inputs, missing, chosen.sizes.input_shapes)
     except NotComparableError as obstacle:
         comparison = not_comparable(str(obstacle), ORIGINAL_MODEL)
         with provisional(output) as draft:
-            with convert(
-                model, draft, options=chosen, metadata=metadata, notes=comparison.notes
-            ) as pef:
+            with converted(draft, notes=comparison.notes) as pef:
                 _compiled_outputs(loaded, pef, None)
             return comparison
     notes = done({}, original.condition, ORIGINAL_MODEL).notes
     with provisional(output) as draft:
-        with convert(model, draft, options=chosen, metadata=metadata, notes=notes) as pef:
+        with converted(draft, notes=notes) as pef:
             actual = _compiled_outputs(loaded, pef, original.inputs)
             coarser = coarseness(pef, pef.manifest.graphs[0])
         compared = compare(actual, original.outputs, against="original", coarser=coarser)
-        errors = _errors(compared)
-        return done(errors, original.condition, ORIGINAL_MODEL)
+        return done(_errors(compared), original.condition, ORIGINAL_MODEL)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import torch
 from pydantic import BaseModel
 
 import samba_onnx as samba
-from samba_onnx.compiling.settings import Argument, Command
+from samba_onnx.compiling.sambaflow_arguments import Argument, Command
 from samba_onnx.errors import UsageError
 from samba_onnx.sambaflow.samba.argconf.args import CommonArgs, CompileArgs, RunArgs
 from samba_onnx.sambaflow.samba.utils.argparser import (

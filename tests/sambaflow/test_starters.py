@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import samba_onnx as samba
-from samba_onnx.compiling.settings import Command
+from samba_onnx.compiling.sambaflow_arguments import Command
 from samba_onnx.errors import UsageError
 from samba_onnx.sambaflow.samba import utils
 from samba_onnx.sambaflow.samba.schema.snconfig import SNConfig

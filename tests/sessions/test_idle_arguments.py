@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import samba_onnx as samba
-from samba_onnx.compiling.settings import Command
+from samba_onnx.compiling.sambaflow_arguments import Command
 from samba_onnx.pef import load_pef
 from samba_onnx.report import Report
 from samba_onnx.sambaflow.command_line import program_parser
