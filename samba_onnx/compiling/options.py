@@ -106,8 +106,16 @@ class CompileOptions:
         return {each.name: value for each, value in self.values() if value != default_of(each)}
 
     def texts(self) -> dict[str, str]:
-        """Return what a PEF says of them: the options that are not at their defaults, as texts."""
-        return {name: text_of(value) for name, value in self.stated().items()}
+        """Return what a PEF says of them: the options that are not at their defaults, as texts.
+
+        How a command line finds its model is no part of it: the same program is the same PEF.
+        """
+        known = option_fields()
+        return {
+            name: text_of(value)
+            for name, value in self.stated().items()
+            if option_of(known[name]).python is not None
+        }
 
     def refuse_other(self, front: Front, *, writes: bool = True, trains: bool = False) -> None:
         """Refuse options that do not count for a model.

@@ -175,6 +175,7 @@ class ChipOptions:
                 default=1,
                 hint=True,
                 beside="tensor_parallel",
+                states=int,
             ),
         ),
     )
@@ -192,6 +193,7 @@ class ChipOptions:
                 choices=("batch", "weight"),
                 hint=True,
                 beside="n_chips",
+                states=lambda given: str(given) if given else None,
             ),
         ),
     )

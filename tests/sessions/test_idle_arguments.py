@@ -13,6 +13,8 @@ import torch
 from torch import nn
 
 import samba_onnx as samba
+from samba_onnx.compiling.option import option_of
+from samba_onnx.compiling.options import option_fields
 from samba_onnx.compiling.sambaflow_arguments import Command
 from samba_onnx.pef import load_pef
 from samba_onnx.report import Report
@@ -44,7 +46,13 @@ def _said_anew() -> Iterator[None]:
 def test_every_argument_is_read_recorded_or_spoken_of() -> None:
     """A new row without a reader shows here."""
     package = Path(samba.__file__).parent
-    read: set[str] = set()
+    # What states an option of a compilation is read with the option, or beside others of the session.
+    read = {
+        row.name
+        for field in option_fields().values()
+        for row in option_of(field).settings
+        if row.states
+    }
     for room in ("sessions", "sambaflow", "utils", "facts", "sambaloader.py"):
         paths = package.joinpath(room).rglob("*.py") if "." not in room else [package / room]
         for path in paths:

@@ -204,6 +204,7 @@ class CompilationCalls(SessionParts):
             OutputError: The PEF cannot be written.
         """
         self._options.record_hints(**hints)
-        overrides = {"target": target, "level": level}
-        destination = Destination(config_dict, (pef_metadata, metadata), output, overrides)
+        destination = Destination(
+            config_dict, (pef_metadata, metadata), output, {"target": target, "level": level}
+        )
         return self._compiler.compile_graphs(destination, name=name, samba_only=samba_only)
