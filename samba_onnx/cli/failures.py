@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from samba_onnx.cli.signals import Interrupted, interruption
 from samba_onnx.cli.surroundings import blame
 from samba_onnx.errors import InternalError, PassMismatchError, SambaError
+from samba_onnx.safety.files import printable
 from samba_onnx.tools import find_tools
 
 EXIT_YES = 0
@@ -82,11 +83,8 @@ def complain(name: str, message: str) -> None:
         message: Line breaks and control characters in it are replaced; what is longer than a few
             lines of a terminal is cut.
     """
-    from samba_onnx.report.units import printable
-
-    line = printable(" ".join(message.split()))
-    if len(line) > _LONGEST:
-        line = line[:_LONGEST] + "…"
+    # Nothing is imported here: what was interrupted may be the import of it.
+    line = printable(" ".join(message.split()), limit=_LONGEST + 1)
     if sys.stderr is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(f"{name}: {line}\n")
