@@ -13,7 +13,7 @@ from samba_onnx.cli.host_profiles import host_profile
 from samba_onnx.compiling.option import CommandFlag, Option, option_of
 from samba_onnx.compiling.options import CompileOptions, option_fields
 
-__all__ = ["flag_words", "read_options", "takes_options"]
+__all__ = ["WHOLE", "flag_words", "read_options", "takes_options", "variables"]
 
 _PARAMETER = "options"
 
@@ -102,7 +102,7 @@ def _parameter(flag: CommandFlag, panel: str | None) -> inspect.Parameter:
         min=flag.least,
         show_default=flag.shows_default,
         rich_help_panel=panel,
-        envvar=f"SAMBA_PORT_{flag.name.upper()}",
+        envvar=_variable(flag),
         show_envvar=False,
     )
     return inspect.Parameter(
@@ -111,6 +111,16 @@ def _parameter(flag: CommandFlag, panel: str | None) -> inspect.Parameter:
         default=flag.default,
         annotation=Annotated[kind, declared],
     )
+
+
+def _variable(flag: CommandFlag) -> str:
+    return f"SAMBA_PORT_{flag.name.upper()}"
+
+
+def variables() -> frozenset[str]:
+    """Return the environment variables that state options of a compilation."""
+    stated = map(option_of, option_fields().values())
+    return frozenset(_variable(flag) for each in stated for flag in each.flags)
 
 
 def flag_words(options: CompileOptions, names: Collection[str]) -> list[str]:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from samba_onnx.cli.compile_options import variables
 from samba_onnx.cli.display import write_file
+from samba_onnx.cli.settings_files import SETTINGS_VARIABLE
 from samba_onnx.report.units import byte_text
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sandbox import child_environment
@@ -116,7 +118,10 @@ class _Child:
         self._scarcity = f"memory ran out{allowed}"
         self._noise: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by settle and kill
         cores = os.cpu_count() or 1
-        environment = child_environment()
+        # What the command line, variables and files of settings state together is in the options already.
+        inherited, stated_elsewhere = child_environment(), variables()
+        environment = {k: v for k, v in inherited.items() if k not in stated_elsewhere}
+        environment[SETTINGS_VARIABLE] = "none"
         # All analyses together have as many threads as there are cores; what the user set stays.
         environment.setdefault("OMP_NUM_THREADS", str(max(cores // limits.jobs, 1)))
         # Processor time of all threads: only a last resort, in case this process is stopped.
