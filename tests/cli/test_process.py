@@ -376,3 +376,17 @@ def test_progress_is_shown_after_a_second_and_wiped_out(mixed: Path) -> None:
 
 def test_no_progress_for_what_is_quick() -> None:
     assert "elapsed" not in _on_a_terminal(["targets"], 80)
+
+
+def test_a_complaint_imports_nothing() -> None:
+    """What was interrupted may be the import of a library, which no other import of it survives."""
+    program = (
+        "import sys; from samba_onnx.cli.failures import complain; known = set(sys.modules); "
+        "complain('samba-port', 'interrupted \\x1b' + 'x' * 9999); sys.exit(len(set(sys.modules) - known))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("samba-port: interrupted \\x1bx")
+    assert len(done.stderr.splitlines()) == 1
