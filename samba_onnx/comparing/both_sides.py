@@ -45,5 +45,6 @@ def plain_engine(threads: int | None, custom_ops: Sequence[str | os.PathLike[str
     Raises:
         UsageError: ``threads`` is less than 1, or a library is no file.
     """
+    # Not prepacked, as each section runs once: copying weights into another layout would not pay.
     settings = engine_settings(threads, prepack=False, custom_ops=custom_ops)
     return make_engine(DEFAULT_ENGINE, replace(settings, rewriting=Rewriting.NONE))

@@ -46,8 +46,11 @@ class DoubtfulValues:
             value: A value that was compared.
             actual: What the PEF computes for it.
         """
+        # What the PEF computes is not kept of a doubtful value: the second comparison computes it
+        # once more, so that no more than one section's values are in memory.
         if not self._final and not value.passed:
             self._names.add(value.name)
+        # In the second comparison, what passed the first has been shown already.
         elif self._look is not None and (self._first or value.name in self._names):
             self._look(value, actual)
 
@@ -60,6 +63,8 @@ class DoubtfulValues:
         """
         kept = sum(array.nbytes for arrays in self._others.values() for array in arrays)
         for name in self._names.intersection(names):
+            # Looked at once for each section: the limit is against a PEF that is wrong throughout,
+            # and may be exceeded by what one section computes.
             if isinstance(values[name], np.ndarray) and kept < _KEPT_BYTES:
                 self._others.setdefault(name, []).append(values[name])
 

@@ -67,7 +67,9 @@ def element_errors(actual: Array, expected: Expected) -> Array:
     """Return how far each element is from what is expected; integers that differ are off by 1 at least."""
     right = expected.values
     if right.dtype in INTEGERS:
+        # In float64, since differences of unsigned or short integers wrap around.
         off = np.abs(actual.astype(np.float64) - right.astype(np.float64))
+        # Integers above 2**53 may be equal in float64 though they differ.
         errors = np.where(actual == right, 0.0, np.maximum(off, 1.0))
     elif right.dtype.kind in TEXTS:
         errors = np.asarray(actual != right).astype(np.float64)
@@ -82,6 +84,7 @@ def typical_error(errors: Array) -> float:
     largest = float(errors.max(initial=0.0))
     if not largest or not math.isfinite(largest):
         return largest
+    # Divided by the largest first: squares of errors above 1e154 overflow in float64.
     parts = (errors / largest).ravel()
     return largest * math.sqrt(float(parts @ parts) / parts.size)
 
@@ -95,6 +98,7 @@ def distance(left: Array, right: Array, pattern: Array) -> tuple[Array, Array]:
         pattern: What must not be finite in the same places and in the same way.
     """
     finite = np.isfinite(left) & np.isfinite(pattern) & np.isfinite(right)
+    # Infinities of one sign agree, and so do two NaN, whose difference would be NaN.
     same = (left == pattern) | (np.isnan(left) & np.isnan(pattern))
     with np.errstate(invalid="ignore", over="ignore"):
         errors = np.where(finite, np.abs(left - right), np.where(same, 0.0, np.inf))
@@ -116,12 +120,15 @@ def own_errors(own: Array, wide: Array) -> Array:
     known = np.isfinite(own) & np.isfinite(wide)
     with np.errstate(invalid="ignore"):
         errors = np.where(known, np.abs(own - wide), 0.0)
+    # What is not finite goes last, where its zeros thin out the means of as few others as can be.
     order = np.argsort(np.where(known, np.abs(wide), np.inf), axis=None, kind="stable")
+    # Differences of running sums give the mean of every window at once.
     squares = np.concatenate([[0.0], np.cumsum(errors.flat[order] ** 2)])
     places = np.arange(order.size)
     first = np.maximum(places - NEIGHBOURS, 0)
     behind = np.minimum(places + NEIGHBOURS + 1, order.size)
     similar = np.empty(order.size)
+    # By rounding, a difference of running sums may be just below zero, of which there is no root.
     means = np.maximum(squares[behind] - squares[first], 0.0) / (behind - first)
     similar[order] = np.sqrt(means)
     return np.maximum(errors, similar.reshape(errors.shape))
@@ -152,6 +159,7 @@ def as_far_as_itself(errors: Array, allowed: Array, own: Array) -> Array:
     """
     if not (allowed > 0).all():
         return allowed  # nothing but zeros is expected, or equality
+    # As fractions of what is allowed, since elements are allowed differently much.
     distances = np.where(np.isfinite(own), own, 0.0) / allowed
     largest = np.sort(distances, axis=None)[::-1]
     order = np.argsort(-(errors / allowed), axis=None, kind="stable")
@@ -171,6 +179,7 @@ def own_tolerance(run: SampleRun) -> float:
     """
     absolute = OUTPUT.absolute
     for other in run.others:
+        # Only the first run was repeated on inputs that moved.
         for name, expected in run.outputs[0].items():
             if expected.dtype not in (np.float32, np.float64) or not expected.size:
                 continue
@@ -178,6 +187,7 @@ def own_tolerance(run: SampleRun) -> float:
             errors, magnitude = distance(other[name].astype(np.float64), right, right)
             largest, known = float(magnitude.max()), np.isfinite(errors)
             if largest and known.any():
+                # What the relative tolerance covers already is not asked of the absolute one again.
                 beyond = TIMES_OWN_DISTANCE * errors[known] - OUTPUT.relative * magnitude[known]
                 absolute = max(absolute, float(beyond.max()) / largest)
     return absolute

@@ -40,6 +40,7 @@ def compare_functions(
     """
     from samba_onnx.runtime.exact_graphs import open_exact
 
+    # Without an answer in float32 there is nothing that a graph without rounding is held against.
     if not all(expected.wide for _, expected in runs.values()):
         return {}
     exact = open_exact(pef, graph, engine)
@@ -79,8 +80,10 @@ def coarseness(pef: Pef, graph: Graph) -> float:
     from samba_onnx.runtime.engine.lowerings.bfloat16 import uses_bfloat16
 
     replaced = any(step.name == "ReplaceFloat16" and step.modified for step in pef.manifest.passes)
+    # In a model's own types, bfloat16 among them, the tolerances are those of the types already.
     if not replaced and stored_precision(pef.manifest.metadata).is_own:
         return 1.0
+    # float16 may have become float32, which rounds less than the original does.
     stages = dict.fromkeys(call.stage for call in graph.calls)
     if not any(uses_bfloat16(pef.stage_model(stage)) for stage in stages):
         return 1.0

@@ -119,8 +119,10 @@ def judge(
     """
     pairs = _pairs(actual, expectation.outputs)
     alike = dict(_alike(pairs))
+    # Every result fails at first: the rules judge only those of the right type and shape.
     verdicts = {name: _unlike(name, pair, run) for name, pair in pairs.items()}
     rules: _Rules | None = _rules(expectation, limits)
+    # Every round costs more runs of the reference, so only what failed is judged by the next one.
     while rules is not None:
         for name in alike if rules.names is None else rules.names:
             verdicts[name] = _judged(name, alike[name], rules.expected(name, alike[name]), run)
@@ -146,6 +148,7 @@ def worst_of(runs: Sequence[Sequence[Verdict]]) -> tuple[Verdict, ...]:
     worst: dict[str, Verdict] = {}
     for output in (output for run in runs for output in run):
         known = worst.get(output.name)
+        # The run that is worst by its error need not be the one that is most steps off.
         farthest = max(
             (o.steps for o in (output, known) if o and o.steps is not None), default=None
         )
@@ -184,6 +187,7 @@ def _pairs(actual: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, _
     for name, value in outputs.items():
         wanted, found = dict(leaves(name, value)), dict(leaves(name, actual.get(name)))
         pairs |= {leaf: _Pair(found.get(leaf), array) for leaf, array in wanted.items()}
+        # Only names that are expected are walked through, so what there is besides would go unseen.
         pairs |= {leaf: _Pair(found[leaf], None, True) for leaf in found if leaf not in wanted}
     return pairs
 
@@ -194,6 +198,7 @@ def _alike(pairs: Mapping[str, _Pair]) -> Iterator[tuple[str, Array]]:
         actual, expected = pair.actual, pair.expected
         if actual is None or expected is None or actual.shape != expected.shape:
             continue
+        # A text's type has the length of the longest one, and either side may have objects instead.
         texts = actual.dtype.kind in TEXTS and expected.dtype.kind in TEXTS
         if texts or actual.dtype == expected.dtype:
             yield name, actual
@@ -211,6 +216,7 @@ def _unlike(name: str, pair: _Pair, run: str) -> Verdict:
             f"{expected.dtype.name} of sizes {list(expected.shape)}"
         )
     shown = actual if pair.surplus else expected
+    # At least one element is wrong: a mismatch of no elements would read as agreement.
     size = 1 if shown is None else max(shown.size, 1)
     return Verdict(
         name,
@@ -234,10 +240,14 @@ def _judged(name: str, actual: Array, expected: Expected, run: str) -> Verdict:
     largest = float(errors.max(initial=0.0))
     typical = 0.0
     if math.isfinite(expected.typical):
+        # Infinities that agree have errors of zero, which would make the mean smaller than it is.
         known = is_exact(expected.values) or np.isfinite(expected.values)
         typical = typical_error(errors if known is True else errors[known])
     mismatched = int(np.count_nonzero(errors > expected.allowed))
+    # Two limits: an element may be far off by chance, where all of them may not be nearly as far.
     passed = mismatched == 0 and typical <= expected.typical
+    # By the largest number: a small one may be what two large ones left of each other, and its own
+    # size says nothing of what they were rounded by.
     relative = largest / expected.scale if expected.scale else largest
     return Verdict(
         name,
@@ -270,6 +280,7 @@ def _of_allowed(errors: Array, allowed: Array) -> float:
     wrong = errors > 0
     if not wrong.any():
         return 0.0
+    # An error where none is allowed is infinitely many times too large.
     with np.errstate(divide="ignore"):
         return float((errors[wrong] / np.broadcast_to(allowed, errors.shape)[wrong]).max())
 

@@ -62,6 +62,7 @@ class PassGuard:
         self._seed = seed
         self._engine: Engine = plain_engine(None)
         self._depth = rounding_depth(model)
+        # A clone, as passes change the model itself.
         self._original = model.clone()
         self._agreeing = self._original
         """The model after the last pass with which it computed the same."""
@@ -91,11 +92,14 @@ class PassGuard:
         try:
             actual = self._run(step.model, self._feeds)
         except ExecutionError as error:
+            # Of several refusals the first is told: what comes after it may follow from it.
             self._refusal = self._refusal or (error.reason or str(error))
             return self._walk.skip(step)
         self._walk.take(step, judge(actual, self._expected))
         if self._walk.first is not None:
             raise self._mismatch(_distance(self._walk.first.verdict), self._walk.first.suspects)
+        # From here on the guilty pass is looked for: the next one changes
+        # this model, so it is cloned.
         self._agreeing, self._refusal = step.model.clone(), ""
         return None
 
@@ -121,6 +125,8 @@ class PassGuard:
             if not value.is_initializer()
         }
         first: ExecutionError | None = None
+        # First with all that the graph shows its inputs to take: of a large
+        # table, 0 and 1 read two rows.
         for ranges in (input_ranges(bound.graph), None):
             feeds = random_inputs(specs, self._seed, ranges)
             try:
@@ -130,6 +136,8 @@ class PassGuard:
                 continue
             again = functools.partial(run_moved, self._run, self._original, feeds)
             self._feeds = feeds
+            # Kept, or the original would run again for every pass after
+            # which an output is not near.
             self._expected = Expectation(outputs, None, self._depth, again=functools.cache(again))
             return
         raise UsageError(f"passes cannot be checked on this model: it cannot be run: {first}")
@@ -175,6 +183,7 @@ class PassGuard:
 
         whole = ir.to_proto(self._agreeing)
         try:
+            # Parts are cut from the last model that agreed: passes before it are no suspects.
             return Reducer(whole, self._feeds, self._engine, recompute, self._depth).reduce()
         except ExecutionError:  # values of which nobody can see all
             return None
@@ -200,6 +209,7 @@ def _lean(model: ir.Model) -> tuple[onnx.ModelProto, dict[str, Any]]:
         tensor = value.const_value
         if tensor is None or tensor.nbytes <= FED_BYTES or value.is_graph_input():
             continue
+        # Texts have no layout of bytes that could be handed over without copying.
         if tensor.dtype == ir.DataType.STRING:
             continue
         weights[name] = tensor.numpy()

@@ -74,8 +74,12 @@ class PefValues:
         """
         values = dict(feeds)
         for number, stage in enumerate(self.stages):
+            # What later sections read, and behind it what is compared; a model may
+            # not name an output twice.
             outputs = list(dict.fromkeys([*stage.outputs, *wanted[stage.id]]))
             model = _exposing(self._pef.stage_model(stage.id), outputs)
+            # Weights are read where they are needed first, so that those of
+            # other sections take no memory.
             for name in stage.inputs:
                 if name not in values:
                     values[name] = self._stored(name)
@@ -91,6 +95,7 @@ class PefValues:
         on_rdu = isinstance(stage, Section)
         title = f"{'section' if on_rdu else 'fallback'} {stage.id} ({stage.name})"
         return self._engine.prepare(
+            # A fallback runs on the CPU, which rounds as the model says and not as the device does.
             Computation(model, title, str(path.parent), rounds_as_device=on_rdu)
         )
 

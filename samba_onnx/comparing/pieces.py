@@ -69,6 +69,8 @@ class ModelPieces:
         Args:
             places: Places of the nodes.
         """
+        # In the order of the model, whatever the collection's, so that
+        # inputs are in one order always.
         names = dict.fromkeys(name for place in sorted(places) for name in self.reads[place])
         return [
             name
@@ -110,6 +112,7 @@ class ModelPieces:
         graph.value_info.extend(
             _without_shape(self._types[name])
             for name in sorted(inside.difference(outputs) & self._types.keys())
+            # The order of a set of names differs from process to process.
         )
         for name in outputs:
             known = self._types.get(name)

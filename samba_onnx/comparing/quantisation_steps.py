@@ -12,6 +12,7 @@ from samba_onnx.program.dataflow import name_of
 
 __all__ = ["output_steps", "zero_point"]
 
+# Concat joins values of several grids, and Pad may fill in a number that is on none.
 _MOVES: Final = MOVING - {"Concat", "Pad"}
 """Operators whose results are elements of their first operand, or zeros, which every grid has."""
 
@@ -45,6 +46,7 @@ def zero_point(value: ir.Value) -> float | None:
         return None
     place = QUANTISING[node.op_type]
     zero = node.inputs[place] if len(node.inputs) > place else None
+    # An operand that is left out stands for 0.
     if zero is None:
         return 0.0
     tensor = ir.convenience.get_const_tensor(zero)
@@ -68,6 +70,7 @@ def _step(value: ir.Value) -> float | None:
         return None
     scale = node.inputs[1]
     tensor = None if scale is None else ir.convenience.get_const_tensor(scale)
+    # With a scale for each channel there are several grids, and one that is computed is not known.
     if tensor is None or tensor.size != 1 or not tensor.dtype.is_floating_point():
         return None
     step = float(tensor.numpy().reshape(-1)[0].astype(np.float64))

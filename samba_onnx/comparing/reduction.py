@@ -122,6 +122,8 @@ class Reducer:
         )
         places = range(len(self._pieces.nodes))
         names = list(self._pieces.makers)
+        # All values are outputs, so that a part can run alone later, on
+        # what was computed before it.
         whole = self._pieces.piece(places, feeds, names)
         self._values = {**feeds, **self._run(whole, feeds)}
 
@@ -133,6 +135,8 @@ class Reducer:
         """
         for places in (first, range(len(self._pieces.nodes))):
             if places and self._shown(places) is not None:
+                # The smallest part runs once more: keeping each part that fails
+                # would keep its values, too.
                 return self._shown(
                     smallest_failing(places, lambda part: self._shown(part) is not None)
                 )
@@ -211,6 +215,7 @@ class Reducer:
             )
             if all(output.passed for output in outputs):
                 return None
+        # The part runs as it is: if the engine refuses what became of it, that is the fault.
         except RefusedByEngineError:
             actual = None
         except Exception:  # whatever a pass makes of a model that is no whole one
@@ -228,6 +233,7 @@ def run_moved(run: Callable[[Any, Results], Results], model: Any, feeds: Results
         feeds: Its inputs by name.
     """
     answers = []
+    # Inputs that moved may be beyond what the model takes; the tolerance is then only narrower.
     for seed in range(_MOVES):
         with contextlib.suppress(SambaError):
             answers.append(run(model, moved(feeds, seed)))
@@ -244,6 +250,8 @@ def smallest_failing(items: Sequence[int], fails: Callable[[Sequence[int]], bool
     Returns:
         Items in their order.
     """
+    # Delta debugging: halves, then all but one group, then groups of half the size. Where one node
+    # is guilty, that takes about twice the logarithm of the number of nodes.
     groups = 2
     while len(items) > 1:
         size = -(-len(items) // groups)
@@ -253,8 +261,10 @@ def smallest_failing(items: Sequence[int], fails: Callable[[Sequence[int]], bool
         if smaller is not None:
             items, groups = smaller, 2
             continue
+        # Of two parts, each is the rest of the other, and was tried above.
         rest = next((rest for rest in rests if len(parts) > 2 and fails(rest)), None)
         if rest is not None:
+            # One group fewer, so that the others keep their size.
             items, groups = rest, max(len(parts) - 1, 2)
         elif size == 1:
             break

@@ -288,6 +288,7 @@ def _answered(
         for legal in (ranges, None)
     )
     run = _run(trial, drawn)
+    # On the same inputs the model would be refused for the same reason.
     if run.not_sampled and not _are_equal(drawn, plain):
         return plain, _run(trial, plain)
     return drawn, run
@@ -350,6 +351,7 @@ def _check_outputs(
                 if shape is None
                 else ", ".join("?" if dim is None else str(dim) for dim in shape)
             )
+            # A wrong shape can be planned without, as one that nobody knows; a wrong type cannot.
             kind_of_error = InvalidModelError if other_type else OtherShapeError
             raise kind_of_error(
                 f"{printable(source)}: output {printable(name)!r} is taken to be {kind} [{declared}], as "

@@ -196,6 +196,8 @@ def pef_ranges(pef: Pef, graph: Graph | None = None) -> InputRanges:
     models = [pef.stage_model(stage) for stage in stages]
     written = {value.name for model in models for value in model.graph.output}
     read = dict.fromkeys(value.name for model in models for value in model.graph.input)
+    # What sections hand to each other is no input: only what none of them
+    # writes comes from outside.
     outside = [name for name in read if name not in written]
     merged = merge_stages(models, outside, ())
     program = ir.from_proto(merged).graph
@@ -234,6 +236,8 @@ def _unlimited(
         real, imaginary = generator.standard_normal((2, *shape))
         return np.asarray(real + 1j * imaginary)
     if kind in _FLOATS:
+        # Of float64 all digits are drawn: numbers of float32 would not
+        # show what is lost in float32.
         return generator.standard_normal(shape, np.float64 if dtype == np.float64 else np.float32)
     if kind == _STRING:
         return np.asarray(_WORDS, dtype)[generator.integers(0, len(_WORDS), shape)]
@@ -248,6 +252,7 @@ def _inside(
     """Draw numbers from an interval that has an end."""
     if interval.is_finite:
         return np.asarray(generator.uniform(interval.low, interval.high, shape))
+    # With one end, numbers are dense at it and reach as far as normal ones do.
     distance = np.abs(generator.standard_normal(shape))
     if math.isfinite(interval.low):
         return np.asarray(interval.low + distance)
@@ -277,8 +282,10 @@ def _quantised(
     """Draw from a type of few bits, with zeros among the numbers as in a mask."""
     lowest, highest = _ends(dtype)
     numbers = generator.integers(lowest, highest, shape, endpoint=True)
+    # Two draws, of which one suffices to keep a number: a quarter is 0.
     kept = _bits(generator, shape) | _bits(generator, shape)
     values = np.where(kept, numbers, 0)
+    # As in a mask, so that no row is empty and no scalar divides by zero.
     np.atleast_1d(values)[..., :1] = 1
     return values
 

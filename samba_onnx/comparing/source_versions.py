@@ -30,10 +30,12 @@ def other_version(pef: Pef, loaded: LoadedModel) -> str:
     Raises:
         ModelFileError: A file of the model is shorter than when it was opened.
     """
+    # Digests read all of the files: only if there is something to hold them against.
     recorded = pef.manifest.source.files
     present = loaded.digests() if recorded else ()
     if not recorded or not present:
         return ""
+    # The model's own file may have been renamed; its data are looked for by the names in it.
     pairs: list[tuple[str, OriginalFile | None, OriginalFile | None]] = [
         (present[0].name, recorded[0], present[0])
     ]

@@ -123,6 +123,7 @@ class TorchRules:
             return dataclasses.replace(self, yardsticks=yardsticks)
         if self._is_hopeless(arrays, len(failed)):
             return None
+        # Seeds follow from the number of the run, so that a verdict is the same every time.
         amplitude = AMPLITUDES[self.moves]
         moved = self.runs.moved(self.moves, amplitude)
         if moved is None:
@@ -135,6 +136,7 @@ class TorchRules:
         assert self.yardsticks is not None
         if self.moves < _FEW:
             return False
+        # A result of another type or shape fails whatever torch does in further runs.
         hopeless = any(self.yardsticks[name].is_hopeless(array) for name, array in arrays.items())
         return self.moves == len(AMPLITUDES) or len(arrays) < failed or hopeless
 
@@ -218,6 +220,7 @@ class _Yardstick:
         centre = own if exact is None else wide_array(exact)
         beyond = np.zeros(own.shape, np.bool_)
         if own.dtype.kind in "fc":
+            # Written with a negation, so that NaN in float64 counts as beyond, too.
             beyond = ~np.isfinite(own) | ~(np.abs(centre) <= _greatest(native.dtype))
             centre = np.where(beyond, own, centre)
         error, loose = _distance(own, centre), _unequal(own, centre)
@@ -230,11 +233,15 @@ class _Yardstick:
             moved: Its results, after numbers moved.
             amplitude: By how many roundings.
         """
+        # What overflows is judged by torch's own number, which the run with
+        # roundings may not replace.
         results = np.where(self.beyond, self.centre, wide_array(moved))
         distance = _distance(results, self.centre)
         loose = self.loose | _unequal(results, self.centre)
         if amplitude == 1:
             return dataclasses.replace(self, torchs=self.torchs | distance, loose=loose)
+        # Twice the amplitude: what follows roundings smoothly moves at most that much further than
+        # it did by one of them, and only what is beyond that has jumped.
         smooth = self.torchs * (2 * amplitude)
         jump = Distance(
             max(distance.largest - smooth.largest, 0.0), max(distance.typical - smooth.typical, 0.0)

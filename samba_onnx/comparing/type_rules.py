@@ -67,6 +67,8 @@ class TypeRules:
     def wider(self, failed: Mapping[str, Array | None]) -> TypeRules | None:
         """Return the rules with other answers of the original; they change nothing if the user chose tolerances."""
         again = self.expectation.again
+        # Tolerances that the user chose are final, and the original is
+        # asked for other answers once.
         if self.limits.chosen or again is None or self.answers is not None:
             return None
         return replace(self, answers=tuple(again()))
@@ -77,6 +79,8 @@ class TypeRules:
         assert expected is not None
         wide = None if whole.wide is None else _leaf(whole.wide, name)
         unit = rounding_unit(str(expected.dtype))
+        # Without a wider answer nothing tells what the coarser type costs
+        # here, so steps are allowed.
         if is_exact(expected):
             if wide is None and whole.coarser != 1 and name in whole.zeros:
                 return _coarse_steps(expected, whole, whole.zeros[name])
@@ -84,6 +88,8 @@ class TypeRules:
         if self.limits.chosen:
             return _plain(expected, self.limits)
         if unit is not None or whole.coarser != 1:
+            # float32 that the device keeps in bfloat16 is judged as float16 is, times
+            # how much coarser that is.
             own = unit or rounding_unit("float16") or 0.0
             return _rounded(actual, expected, wide, own * whole.coarser, whole)
         plainly = wide is None or expected.dtype.kind == "c"
@@ -118,17 +124,20 @@ def quantised_steps(name: str, actual: Array, expectation: Expectation) -> float
     step, expected = expectation.steps.get(name), _leaf(expectation.outputs, name)
     assert expected is not None
     wide = None if expectation.wide is None else _leaf(expectation.wide, name)
+    # Integers whose twin without rounding is a float are on a grid of their own: steps of 1.
     if expected.dtype in INTEGERS and wide is not None and wide.dtype.kind == "f":
         step = 1.0
     if step is None:
         return None
     right = expected.astype(np.float64)
     errors, _ = distance(actual.astype(np.float64), right, right)
+    # To three digits: a whole number of steps, which a difference of floats misses by a rounding.
     return round(float(errors.max(initial=0.0)) / step, 3)
 
 
 def _leaf(values: Mapping[str, Any], name: str) -> Array | None:
     """Return an array by its name, which may be that of an element of a list."""
+    # A name of its own may have a bracket in it, so whole names come first.
     if name in values:
         value = values[name]
         return None if value is None else np.asarray(value)
@@ -220,6 +229,8 @@ def _rounded(
 ) -> Expected:
     """Allow roundings of the type, against a wider answer where there is one."""
     times = ROUNDED_OPERANDS if wide is None and whole.coarser != 1 else 1
+    # A coarser device without a wider answer to hold it against: both
+    # operands were rounded as well.
     roundings = times * output_roundings(whole.depth)
     left, own = actual.astype(np.float64), expected.astype(np.float64)
     right = own if wide is None else wide.astype(np.float64)
@@ -237,6 +248,8 @@ def _rounded(
     kind = expected.dtype if whole.coarser == 1 else "bfloat16"
     words = f"{roundings:.3g} roundings of {kind} (2^{int(np.log2(unit))}) of each element"
     loss = np.zeros(())
+    # An element that large terms left of each other was rounded as these were, which no wider
+    # answer tells here: roundings of a typical element are allowed, too.
     if wide is None or whole.coarser != 1:  # what the original loses says little of a coarser type
         typical = math.sqrt(float((magnitude**2).sum()) / max(magnitude.size, 1))
         loss = np.asarray(roundings * unit * typical)

@@ -95,6 +95,8 @@ def compare_values(
     graph = _graph(pef, inputs)
     _refuse_other_model(pef, graph, loaded.model)
     proto, folder = read_source(loaded.source(model))
+    # Every node as it stands, without an engine's own rewriting: fused
+    # values could not be looked at.
     engine = plain_engine(threads, custom_ops)
     sides = BothSides(engine, pef, ModelPieces(proto), folder)
     stream = _Stream(sides, graph, ChosenTolerances(rtol, atol), loaded.model, look)
@@ -125,6 +127,7 @@ def _feeds(
 
 def _graph(pef: Pef, inputs: Mapping[str, Any] | None) -> Graph:
     sizes = SizedGraphs(pef.manifest)
+    # Graphs of several sizes have one original: the one that the inputs fit is compared.
     return sizes.fitting(inputs) if sizes and inputs else pef.manifest.graphs[0]
 
 
@@ -172,6 +175,7 @@ class _Stream:
         self._pef = PefValues(sides.engine, sides.pef, graph)
         self._stages, written = self._pef.stages, self._pef.names
         original = sides.original
+        # The model's own names: a PEF may call an output otherwise.
         self.shared = {
             number: [n for n in dict.fromkeys(map(graph.model_name, names)) if n in original.makers]
             for number, names in written.items()
@@ -188,6 +192,8 @@ class _Stream:
         done: set[int] = set()
         pieces = []
         for stage in self._stages:
+            # What earlier stages had computed is not computed again: each node
+            # of the original runs once.
             places = self._sides.original.needed(self.shared[stage.id], done)
             done.update(places)
             pieces.append(places)
@@ -198,6 +204,7 @@ class _Stream:
         last: dict[str, int] = {}
         for number, places in enumerate(self._places):
             last.update(dict.fromkeys(self._sides.original.border(places), number))
+        # Compared, though nothing of the original reads it later: it is needed until then.
         for number, stage in enumerate(self._stages):
             for name in self.shared[stage.id]:
                 last[name] = max(last.get(name, 0), number)
@@ -216,6 +223,8 @@ class _Stream:
             ExecutionError: An engine fails on the last of them.
             UsageError: There is nothing that both sides have.
         """
+        # Integers that the graph seems to take may be refused by the original:
+        # the next inputs are tried.
         for title, feeds in trials[:-1]:
             with contextlib.suppress(ExecutionError):
                 return self.result(self._judged_twice(feeds, progress), title, feeds)
@@ -231,6 +240,7 @@ class _Stream:
         compared = self.compare(feeds, progress)
         if not self._doubts:
             return compared
+        # The original may refuse inputs that moved; values are then judged by what is known.
         with contextlib.suppress(ExecutionError):
             for seed in range(_MOVES):
                 self._run_otherwise(moved(feeds, seed))
@@ -274,6 +284,8 @@ class _Stream:
             return {}
         original = self._sides.original
         computed = dict.fromkeys(n for place in places for n in original.nodes[place].output if n)
+        # Only what is read or compared later leaves a piece: the others
+        # would take memory for nothing.
         outputs = [name for name in computed if self._last.get(name, -1) >= number]
         border = {name: values[name] for name in original.border(places) if name in values}
         piece = with_open_sizes(original.piece(places, border, outputs))
@@ -288,6 +300,8 @@ class _Stream:
         walk: Walk[str],
     ) -> list[ComparedValue]:
         original, values = self._sides.original, []
+        # In the order of the original, so that the first value beyond the
+        # tolerance is where it began.
         for name in sorted(names, key=original.makers.__getitem__):
             place = original.makers[name]
             node = original.nodes[place]
@@ -330,6 +344,7 @@ class _Stream:
             UsageError: There is nothing that both sides have.
         """
         original = self._sides.original
+        # What nothing reads and is no output does not count: passes leave it out, and rightly so.
         read = {name for names in original.reads for name in names}
         read.update(value.name for value in original.model.graph.output)
         makers = {name: original.nodes[place] for name, place in original.makers.items()}

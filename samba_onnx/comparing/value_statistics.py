@@ -66,6 +66,8 @@ def value_statistics(
     if isinstance(actual, np.ndarray) and isinstance(expected, np.ndarray):
         dtype = "" if actual.dtype == expected.dtype else str(actual.dtype)
         actual, expected = _in_one_type(actual, expected)
+        # float32 that the PEF keeps in 16 bits is the original's value,
+        # rounded: no mismatch of types.
         if coarser != 1 and str(actual.dtype) in _HALVES and expected.dtype == np.float32:
             actual = actual.astype(np.float32)
     zeros = {} if zero is None else {name: zero}
@@ -96,6 +98,7 @@ def _in_one_type(actual: Array, expected: Array) -> tuple[Array, Array]:
     if actual.dtype == expected.dtype or str(actual.dtype) not in _FLOATS:
         return actual, expected
     if str(expected.dtype) in _HALVES:
+        # What is too large for 16 bits becomes infinite, as it is in the original.
         with np.errstate(over="ignore"):
             return actual.astype(expected.dtype), expected
     if expected.dtype.kind in "iu" or str(expected.dtype) in _SHORT_INTEGERS:
@@ -107,6 +110,7 @@ def _statistics(
     name: str, actual: Any, expectation: Expectation, limits: ChosenTolerances
 ) -> ValueStatistics:
     expected = expectation.outputs[name]
+    # Bits first: most values of a right PEF are equal, and need no arithmetic.
     if _identical(actual, expected):
         return ValueStatistics(_agreement(name, expected), 0.0, 1.0, True)
     compared = judge({name: actual}, expectation, limits)
@@ -121,6 +125,7 @@ def _statistics(
 
 def _means(left: Array, right: Array) -> tuple[float | None, float | None]:
     """Return the mean absolute error and the cosine of two vectors; None for what is not finite."""
+    # Infinities leave NaN in differences; the figures are then left out of reports.
     with np.errstate(invalid="ignore", over="ignore"):
         mean = float(np.abs(left - right).mean()) if left.size else 0.0
         lengths = float(np.linalg.norm(left)) * float(np.linalg.norm(right))
@@ -129,6 +134,7 @@ def _means(left: Array, right: Array) -> tuple[float | None, float | None]:
     known = cosine is not None and math.isfinite(cosine)
     return (
         mean if math.isfinite(mean) else None,
+        # Rounding can take the quotient of parallel vectors beyond 1.
         max(-1.0, min(1.0, cosine)) if cosine is not None and known else None,
     )
 
@@ -151,6 +157,7 @@ def _identical(actual: Any, expected: Any) -> bool:
         return False
     if _is_text(actual):
         return bool((actual == expected).all())
+    # By bytes: NaN is not equal to itself, and 0.0 is equal to -0.0.
     left, right = (
         np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (actual, expected)
     )

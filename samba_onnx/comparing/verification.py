@@ -184,6 +184,7 @@ def verify_results(
         UsageError: An input does not fit, or there is no such engine.
         ExecutionError: The engine fails on the PEF.
     """
+    # Results of others come without a float32 twin: the tolerances of the types are all there is.
     trial = ExpectedRun(run, pef.manifest.graphs[0], inputs, Expectation(outputs))
     return compare_trials(pef, [trial], against, limits, DeviceOptions(threads, engine, ()))
 
@@ -267,6 +268,8 @@ def _trial(
     depth: int,
     steps: Mapping[str, float],
 ) -> ExpectedRun:
+    # Answers in another order of summation are asked for only where an output is not near, by
+    # each way to keep weights again: they are computed late, and once.
     outputs, wide = original.run(inputs), original.run_wide(inputs)
     again = functools.cache(functools.partial(original.run_otherwise, inputs))
     again_wide = functools.cache(functools.partial(original.run_otherwise, inputs, wide=True))
@@ -296,11 +299,13 @@ def _trials(
     depth, steps = rounding_depth(model), output_steps(model)
     graphs = pef.manifest.graphs
     sizes = SizedGraphs(pef.manifest)
+    # The original has inputs that the PEF has as constants.
     original = original.with_feeds(fixed_arrays(pef.manifest.fixed_inputs))
     if inputs is not None:
         graph = sizes.fitting(inputs) if sizes else graphs[0]
         return [_trial("the inputs given", graph, original, inputs, depth, steps)]
     trials = []
+    # The graph of the original and that of the PEF each show ranges that the other does not.
     shown = input_ranges(model.graph)
     for graph in graphs if sizes else graphs[:1]:
         ranges = shown.or_else(pef_ranges(pef, graph))
@@ -325,6 +330,7 @@ def _drawn_trial(
     specs = input_specs(pef, graph)
     try:
         return _trial(name, graph, original, random_inputs(specs, seed, ranges), depth, steps)
+    # What the graph shows of its inputs may be wrong; every model takes 0 and 1.
     except ExecutionError:
         plain = random_inputs(specs, seed)
         return _trial(f"{name}, integers 0 and 1", graph, original, plain, depth, steps)

@@ -73,13 +73,17 @@ class Walk(Generic[Place]):
             Whether all that is read there is right, as far as it was compared.
         """
         operands = self._verdicts if reads is None else reads
+        # What was never compared counts as right: it can be blamed for nothing.
         sound = all(self._verdicts.get(operand, True) for operand in operands)
         wrong = [one for one in verdicts if not one.passed and one.of_allowed > self._tolerated]
+        # Each place is remembered, also behind the first difference: later ones
+        # may be wrong of themselves.
         self._verdicts[place] = not wrong
         self.suspects.append(place)
         if wrong and self.first is None:
             self.first = Difference(tuple(self.suspects), wrong[0])
         if not wrong:
+            # Places at which nobody could look are cleared with the next one that agrees.
             self.agreeing += len(self.suspects)
             self.suspects = []
         return sound

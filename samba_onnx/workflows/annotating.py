@@ -103,8 +103,11 @@ def annotate(
     first = pipeline_options(chosen, settings.target)[:1]
     loaded = load_model(model)
     _refuse_converted(loaded)
+    # The file once more: what is loaded is rewritten, and written is the user's own model. Its data
+    # stay beside it.
     proto = onnx.load(model, load_external_data=False)
     _refuse_far_away(proto, Path(model), Path(output))
+    # Marked before anything changes, while the nodes are those of the file.
     names, fixed = _mark(loaded.model), fix_inputs(loaded.model, chosen.sizes.constants)
     sizes = with_fixed_inputs(first, fixed, loaded.model.graph.inputs)
     planned = plan_sizes(lambda: onnx_program(loaded), sizes, loaded.summary, settings)
@@ -133,9 +136,12 @@ def _mark(model: ir.Model) -> dict[str, str]:
     """
     names = {}
     for node in model.graph:
+        # By its first output: ONNX asks for names of values that are unique, and for none of nodes.
         mark = next((value.name for value in node.outputs if value.name), "")
         names.update({value.name: mark for value in node.outputs if value.name})
         node.metadata_props[_ORIGIN] = mark
+        # What a subgraph became is told of the node that has it: only nodes of
+        # the main graph are shown.
         for graph in subgraphs(node):
             for inner in each_node(graph):
                 inner.metadata_props[_ORIGIN] = mark
@@ -159,6 +165,7 @@ def _fates(graph: PlannedGraph, names: Mapping[str, str]) -> dict[str, list[_Fat
 
 def _marks(node: ir.Node, names: Mapping[str, str]) -> Iterable[str]:
     """Return the originals of a node: those that it was made of, and those whose values it has."""
+    # A pass may make a node that has no mark, and give its outputs the names that were there.
     marks = [names[name_of(value)] for value in node.outputs if name_of(value) in names]
     return dict.fromkeys([node.metadata_props.get(_ORIGIN, ""), *marks])
 
@@ -167,6 +174,7 @@ def _annotation(node: onnx.NodeProto, fates: Mapping[str, list[_Fate]]) -> NodeA
     mark = next((name for name in node.output if name), "")
     known = fates.get(mark, [])
     return NodeAnnotation(
+        # Backwards, so that rdu comes before cpu.
         tuple(sorted({fate.home for fate in known}, reverse=True)),
         tuple(dict.fromkeys(fate.stage for fate in known)),
         tuple(fate.reason for fate in known if fate.reason is not None),

@@ -25,6 +25,7 @@ def built_in(model: nn.Module, inputs: Any) -> dict[str, Any]:
     args, keywords = arguments(inputs)
     others = [path for path, inner in model.named_modules() if inner.training != model.training]
     leaves = input_names(model, args, keywords)
+    # As Python writes them: JSON has no infinity and no complex numbers, and 1 is not 1.0 or True.
     numbers = {name: repr(leaf) for name, leaf in leaves if not isinstance(leaf, torch.Tensor)}
     return {"training": model.training, "others": others, "numbers": numbers}
 
@@ -41,6 +42,7 @@ def changed(compiled: Mapping[str, Any] | None, now: Mapping[str, Any]) -> str:
     """
     if compiled is None:
         return ""
+    # The mode of the whole comes first: what modules do otherwise is told relative to it.
     if compiled["training"] != now["training"]:
         before, after = _mode(compiled["training"]), _mode(now["training"])
         return f"it was compiled after {before} and is traced after {after}: call {before} first"

@@ -84,6 +84,7 @@ def advice(
         One sentence without its full stop; empty where nothing is known.
     """
     rule = next((rule for rule in all_rules() if rule.name == named), None) or rule_for(node)
+    # Before any other advice: none of it holds while the rule is turned off.
     if rule is not None and rule.name in options.excluded:
         return f"leave out --no-legalise {rule.name}: it becomes {rule.makes}"
     if rule is not None and left:

@@ -181,6 +181,8 @@ def with_fixed_inputs(
         UsageError: A size contradicts the shape of a constant.
     """
     known = dict(fixed.sizes or {})
+    # A dimension that only constants had is asked of no input any more, and
+    # would be refused as unknown.
     left = {dim for value in inputs for dim in dimensions(value.shape) or ()}
     shapes = {record.name: record.shape for record in fixed.records}
     return [

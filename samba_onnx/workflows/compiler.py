@@ -195,6 +195,8 @@ class OnnxSource:
                 notes = (f"the shapes of outputs are not those that the model declares: {error}",)
                 reference = sampled(whole)
             manifest = whole.manifest
+            # Digests read all of the weights, which an analysis leaves alone:
+            # only a PEF is worth that.
             source = replace(manifest.source, files=loaded.digests())
             manifest = replace(manifest, source=source, notes=(*manifest.notes, *notes))
             tried = options.sampling.trial and is_tried(whole.graphs[0].model, libraries)
@@ -222,6 +224,7 @@ class ProgramSource:
             raise UsageError("no program was given to compile")
         settings = compiler_settings(options, progress)
         parts = [part for program in self.programs for part in program.parts]
+        # Before the programs are planned, which consumes their models.
         source = SourceModel(
             self.name or self.programs[0].name,
             f"torch {_torch_version()}".strip(),
@@ -296,6 +299,7 @@ def convert(
         PassMismatchError: ``check_passes`` found a pass that changes what the model computes.
         OutputError: The PEF cannot be written.
     """
+    # Before anything is compiled: without a place for the PEF, the time would be spent in vain.
     destination = pef_destination(model, output)
     chosen = (options or CompileOptions()).replace(**keywords)
     chosen.refuse_other(Front.ONNX)

@@ -66,14 +66,19 @@ def from_configuration(source: str, *, weights: bool = True) -> TorchModel:
     """
     name = printable(source)
     config = _configuration(source, name)
+    # The user's own random numbers go on as if none had been drawn here.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_SEED)
+        # Where a text is nearly as long as there are positions, only a run
+        # with values tells if it fits.
         weights = weights or _positions(config, 2 * LENGTH) <= LENGTH + _RESERVED
         try:
             module, inputs = _with_inputs(config, name, "cpu" if weights else "meta")
         except ModelError:
             if weights:
                 raise
+            # From the file once more: transformers writes into the
+            # configuration that it builds from.
             module, inputs = _with_inputs(_configuration(source, name), name, "cpu")
     folder = configuration_file(source).resolve().parent.name
     return TorchModel(folder or type(module).__name__, module, (), inputs)
@@ -157,6 +162,7 @@ def _module(config: PretrainedConfig, name: str) -> Any:
         build = transformers.AutoModel.from_config if kind is None else kind._from_config
         module: Any = build(config)
     except Exception as error:  # whatever constructors of models raise
+        # torch raises a RuntimeError where it gets no memory.
         if isinstance(error, MemoryError) or "allocate memory" in str(error):
             raise ModelLimitError(f"{name}: its weights take more memory than there is") from None
         raise ModelError(f"{name}: transformers cannot build it: {_reason(error)}") from error

@@ -46,6 +46,7 @@ def call_factory(source: str, count: int) -> tuple[Any, ...]:
     try:
         factory: Any = importlib.import_module(place)
     except ModuleNotFoundError as error:
+        # What the user's own module imports in vain is a failure of that module, and no wrong name.
         if error.name and (place == error.name or place.startswith(f"{error.name}.")):
             todo = "run the command in the folder that holds it, or install it"
             if place.endswith(".py"):
@@ -75,6 +76,7 @@ def _refuse_unless_factory(source: str, factory: Any, count: int) -> None:
     """Refuse what cannot be called without arguments for a module and its inputs."""
     name = source.rpartition(":")[2]
     wanted = f"give a function without parameters; it must {RETURNS[count == 3]}"
+    # A module can be called, but returns what it computes.
     if isinstance(factory, nn.Module) or not callable(factory):
         raise UsageError(f"{source} is {type(factory).__name__}, not a function: {wanted}")
     if isinstance(factory, type):

@@ -78,6 +78,7 @@ def onnx_dimension(text: str, manifest: Manifest) -> FitDimension:
     if axes:
         matches = [each for each in bound if not set(axes).isdisjoint(each.inputs)]
     else:
+        # Names come before words: a model may call another dimension by one of these words.
         matches = [each for each in bound if each.name == text] or _meant(text, bound)
     if len(matches) != 1:
         known = "; ".join(
@@ -98,6 +99,7 @@ def _meant(text: str, bound: Sequence[FitDimension]) -> list[FitDimension]:
     named = [each for each in bound if pattern.search(each.name)]
     if named:
         return named
+    # Where no name tells, the first axis is the batch, as exporters and frameworks have it.
     first = [each for each in bound if all(axis.endswith("[0]") for axis in each.inputs)]
     others = [each for each in bound if not any(axis.endswith("[0]") for axis in each.inputs)]
     return first if text == "batch" else others
@@ -116,6 +118,7 @@ def sized_options(
     """
     dims, shapes = dict(options.sizes.dims), dict(options.sizes.input_shapes)
     graph = manifest.graphs[0]
+    # The shape without a name is that of the first input: sizes below are put into the same one.
     if "" in shapes:
         shapes[graph.model_name(graph.inputs[0])] = shapes.pop("")
     if dimension.name:
@@ -125,6 +128,7 @@ def sized_options(
         rank = len(symbols[name].whole_shape or ())
         sizes = list(shapes.get(name, (None,) * rank))
         for axis in axes:
+            # The name has the size already: stated of the axis as well, it would be there twice.
             sizes[axis] = None if dimension.name else size
         shapes[name] = tuple(sizes)
     return options.replace(dims=dims, input_shapes=shapes)

@@ -152,6 +152,7 @@ class FitSearch:
             try:  # a region lies whole in one tier, which may leave room that none has use for
                 allocate(sizes, frozenset(), target)
             except OutOfDeviceMemoryError:
+                # Of all regions together nobody knows how they would lie: the sum alone decides.
                 return _ALL in sizes
             return True
 
@@ -174,8 +175,12 @@ class FitSearch:
         try:
             manifest = self._plan(size)
         except OutOfDeviceMemoryError as error:
+            # With its regions the size is known to be too large; without, there is
+            # nothing to draw through it.
             return SizePlan(size, None, error.regions, "" if error.regions else str(error))
         except SambaError as error:
+            # At the first size there is nothing smaller to go on from, so
+            # the user hears the reason.
             if not self._plans:
                 raise
             return SizePlan(size, None, {}, str(error))
@@ -202,6 +207,7 @@ class FitSearch:
             return None
         if high.refusal:
             return self._within_the_model(least, high.size)
+        # Twice in a row a curve led nowhere, and halves always end.
         if stalled > 1 or low is None or low.reserved is None or high.reserved is None:
             return self._middle(least, high.size)
         curve = self._curve(low, high, third=not stalled)
@@ -239,10 +245,13 @@ class FitSearch:
         ends = [one, other] if is_alike else [other]
         middle = math.sqrt(one.size * other.size) if is_alike else other.size
         rest = [plan for plan in alike if all(plan is not end for end in ends)]
+        # By their ratio, since sizes span several powers of ten.
         rest.sort(key=lambda plan: abs(math.log(plan.size / middle)))
         plans = [*ends, *rest][: 3 if third else 2]
         if len(plans) > 1:
             return _Curve([(plan.size, plan.regions) for plan in plans])
+        # Plans have different regions, and what these take together is all
+        # that a line can go through.
         return _Curve([(plan.size, {_ALL: plan.reserved or 0}) for plan in (one, other)])
 
     def _within_the_model(self, low: int, high: int) -> int:
@@ -258,6 +267,8 @@ class FitSearch:
         return following if round_number else self._middle(low, high)
 
     def _middle(self, low: int, high: int) -> int:
+        # Over a wide span the geometric middle, or the first sizes would be
+        # nearly as large as the largest.
         wide = high > 4 * max(low, self._step)
         middle = math.isqrt(max(low, self._step) * high) if wide else (low + high) // 2
         return self._clamped(middle, low, high)
@@ -300,6 +311,7 @@ class _Curve:
             )
             for x, _ in self._points
         ]
+        # Exactly, and with one division for each region in place of one for each weight.
         scale = math.lcm(*(weight.denominator for weight in weights))
         factors = [int(weight * scale) for weight in weights]
         contents = [content for _, content in self._points]

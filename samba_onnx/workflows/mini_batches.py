@@ -43,6 +43,7 @@ def in_each_batch(pef: Pef, graph: Graph, arrays: Mapping[str, Any]) -> dict[str
     return {
         name: array
         if symbols[name].batch_shape is None
+        # A number has no axis along which it could be joined.
         else np.concatenate([np.atleast_1d(array)] * times)
         for name, array in arrays.items()
     }

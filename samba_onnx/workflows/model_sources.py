@@ -31,6 +31,7 @@ CONFIGURATION = "config.json"
 _ARCHIVE = ".pt2"
 _FILES = (".onnx", _ARCHIVE)
 _PIECE = 1 << 20
+# Neither a path with a folder in it nor a drive with its letter is a function.
 _FACTORY = re.compile(r"[^/\\\\:]+:[^/\\\\:]+")
 
 
@@ -116,6 +117,7 @@ def _listed(name: str) -> Iterator[str]:
 def _models_below(folder: Path) -> Iterator[str]:
     """Return the models in a folder and below; hidden folders and links to folders are left out."""
     for place, folders, files in os.walk(folder):
+        # In place, since os.walk reads from this list where to go on.
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         models = sorted(name for name in files if name.endswith(_FILES))
         # Beside a model, the file describes that model.
@@ -140,6 +142,7 @@ def model_digest(model: str, settings: Mapping[str, str]) -> str:
         UsageError: The file cannot be read.
     """
     digest = hashlib.sha256()
+    # Each with its length, or other parts could come to the same bytes.
     for part in (*_parts(model), *(f"{name}={settings[name]}" for name in sorted(settings))):
         content = part.encode("utf-8", "surrogateescape")
         digest.update(len(content).to_bytes(8, "little") + content)
@@ -148,6 +151,7 @@ def model_digest(model: str, settings: Mapping[str, str]) -> str:
 
 def _parts(model: str) -> Iterator[str]:
     """Return texts that say what a model is."""
+    # Another torch may export another graph of the same module.
     if is_torch_model(model):
         yield f"torch {_version('torch')}"
     if is_factory(model):
@@ -204,10 +208,12 @@ def _external_files(path: Path) -> Iterator[str]:
         for entry in tensor.external_data
         if entry.key == "location"
     }
+    # Their content may be many gigabytes, and takes longer to read than the analysis.
     for location in sorted(locations):
         try:
             status = os.stat(path.parent / location)
         except (OSError, ValueError):
+            # The analysis says that it is missing; once it is there, the digest is another one.
             yield location
         else:
             yield f"{location} {status.st_size} {status.st_mtime_ns}"

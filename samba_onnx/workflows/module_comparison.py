@@ -85,6 +85,7 @@ def compare_module(
     refuse_several(pef)
     graph = pef.manifest.graphs[0]
     try:
+        # In the types that the PEF computes in, or all of its roundings would be differences.
         with computing_in(stored_precision(pef.manifest.metadata)):
             if trains(pef):
                 refuse_mini_batches(pef, graph)
@@ -110,6 +111,7 @@ def _compare_forward(
     exported = export_model(model)
     fitting = fitting_runs(model.module, model.args, model.keywords, exported, trains=False)
     with recorded_layers(model.module) as layers:
+        # Without the results that it has, so that the module runs again while layers are recorded.
         runs = replace(fitting.runs)
         _ = runs.native
     captured = captured_graph(runs)
@@ -194,6 +196,8 @@ class _TorchValues:
 
     def _value_of(self, path: str, array: Any) -> str | None:
         """Return the last value of a layer that is near what the layer returned."""
+        # From the last: a layer's last operator is what it returns, and
+        # others may have equal values.
         for node, name in reversed(self._names.items()):
             value = self.native.get(name)
             if value is None or not _within(node, path) or value.shape != array.shape:
@@ -259,6 +263,7 @@ class _Compared:
             raise UsageError(
                 "the PEF has no value of the module: compare takes what it was made of"
             )
+        # All at once, since each run of torch in float64 or with roundings tells of all values.
         wrong, walk = _wrong(self._doubtful, torchs), Walk[str]()
         values = []
         for name in sorted(self._statistics, key=torchs.order.__getitem__):
@@ -288,6 +293,7 @@ def _inputs(condition: str) -> str:
 
 def _distance(name: str, actual: Any, exact: Any, statistics: ValueStatistics) -> ValueStatistics:
     """Return how far a value is from that without roundings, with the verdict on it."""
+    # bfloat16 is of kind V to numpy.
     if actual.dtype.kind not in "fV" or exact.dtype.kind != "f":
         return statistics
     pair = actual.astype(np.float32), exact.astype(np.float32)
@@ -384,8 +390,10 @@ def _device_results(
                 shape = [size for size in symbol.shape or () if isinstance(size, int)]
                 element = tensor_element(symbol.type)
                 dtype = np.dtype(np.float32) if element is None else element.numpy
+                # Backward begins with 1 at each loss, and adds to gradients that begin with 0.
                 device.write(symbol.name, np.full(shape, symbol.name in losses, dtype))
         inputs = {name: feeds[name] for name in graph.inputs if name in exported.inputs}
+        # Without the optimizers' sections: torch takes no step here to hold theirs against.
         types = {SectionType.FWD.value, SectionType.BCKWD.value}
         results = device.run(inputs, section_types=types, argins=argins)
         kept = [name for name in runs.native if name in symbols and name not in results]

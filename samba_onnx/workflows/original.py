@@ -89,6 +89,7 @@ def convert_compared(
         original = _original_outputs(model, loaded, inputs, missing, chosen.sizes.input_shapes)
     except NotComparableError as obstacle:
         comparison = not_comparable(str(obstacle), ORIGINAL_MODEL)
+        # Though nothing is compared, the PEF appears only once the engine has prepared it.
         with provisional(output) as draft:
             with converted(draft, notes=comparison.notes) as pef:
                 _compiled_outputs(loaded, pef, None)
@@ -139,6 +140,7 @@ def _original_outputs(
             results = computation.run(arrays)
         except engine.failures as error:
             reason = f"{engine.name} fails on the given inputs: {engine.reason(error)}"
+            # The first failure is told: the others are on values that nobody gave.
             first = first or NotComparableError(reason)
         else:
             outputs = dict(zip(computation.outputs, results, strict=True))
@@ -166,6 +168,7 @@ def _trials(
     own = {name: array for name, array in own.items() if name in inputs}
     empty = [name for name in own if is_meaningless(inputs[name])]
     yield {**inputs, **{name: own[name] for name in empty}}, tuple(empty)
+    # Then other integers, too: those that were given may be beyond the tables that they index.
     integers = [name for name in own if inputs[name].dtype.kind in "iu"]
     if integers:
         names = tuple(dict.fromkeys([*empty, *integers]))
@@ -188,6 +191,7 @@ def _compiled_outputs(
 ) -> dict[str, Any]:
     """Run the PEF; without inputs, only let the engine prepare all of it."""
     try:
+        # It runs once, for which copying weights into another layout does not pay.
         with open_device(pef, prepack=False) as device:
             if inputs is not None:
                 return device.run(inputs)
@@ -229,6 +233,7 @@ def _named(model: ir.Model, reason: str) -> ir.Node | None:
     for node in nodes:
         if node.name and node.name in words:
             return node
+    # An operator's name may be joined to others by what names of nodes have inside, as dots.
     parts = set(re.findall(r"\w+", reason))
     return next((node for node in nodes if node.op_type in parts), None)
 

@@ -134,6 +134,7 @@ def _review(log: str, path: str, *, trial: Trial | None) -> None:
 
     The log is complete before the PEF appears: a disk that is full by then leaves both as they were.
     """
+    # Before the trial: a file that cannot be read needs no child process that prepares it.
     text = _read_back(path)
     if trial is not None:
         refuse_unpreparable(path, custom_ops=trial.custom_ops)
@@ -153,6 +154,7 @@ def _read_back(path: str) -> str:
                 pef.stage_model(number)
             return render_log(pef.manifest)
     except PefError as error:
+        # The path is that of a draft, which is gone by the time that somebody reads this.
         reason = str(error).replace(f"{printable(path)}: ", "")
         if isinstance(error.__cause__, ModelError):
             # Constants that only the compiler computes may be as wrong as those that a file states: a range
@@ -170,6 +172,7 @@ def _lay_out(
 ) -> WeightsLayout:
     """Decide what is kept in the weights member."""
     values: dict[str, ir.Value] = {}
+    # Of several graphs the first one's value counts, as its symbol does in the manifest.
     for planned in reversed(graphs):
         # Names of other values are a graph's own: another graph may call a symbol so.
         symbols = {symbol.name for symbol in planned.plan.symbols}
@@ -182,6 +185,7 @@ def _lay_out(
     entries = []
     for symbol in manifest.symbols:
         if symbol.name in residents:
+            # Of a resident in shards the whole is kept, of which every RDU takes its part.
             whole = symbol.shape if symbol.sharded is None else symbol.sharded.shape
             shape = tuple(size for size in whole or () if isinstance(size, int))
             entries.append(WeightEntry(symbol.name, symbol.type, shape, residents[symbol.name]))
@@ -230,6 +234,7 @@ def weight_source(tensor: ir.TensorProtocol) -> Source:
         return region
     if isinstance(tensor, ir.LazyTensor):
         return lambda: (tensor.tobytes(),)
+    # Files have numbers of fewer than 8 bits packed, and numpy's arrays have not.
     return tensor.tobytes() if tensor.dtype.bitwidth < 8 else tensor.numpy()
 
 
@@ -250,5 +255,7 @@ def _stage_files(
     for number, group in planned.plan.stages:
         stage = records[number]
         proto = emit_stage(model, values, group.nodes, stage, weights.stored)
+        # Maps of protobuf have no order of their own, and the same model
+        # should give the same bytes.
         files[stage.member] = proto.SerializeToString(deterministic=True)
     return files

@@ -111,6 +111,7 @@ def plan_programs(
         OutOfDeviceMemoryError: The programs do not fit into the target's memory.
         InternalError: A pass failed or changed an interface.
     """
+    # Over all programs: what one of them changes is constant in none.
     changed = frozenset(region for program in programs for region in program.changed())
     cutter = ProgramCutter(settings.parallel)
     shared = _shared_names(programs)
@@ -122,6 +123,7 @@ def plan_programs(
         pairs = zip(program.parts, choosers, strict=True)
         rewritten = [_rewritten(program.name, part, settings, one) for part, one in pairs]
         program = cutter.cut(program, rewritten)
+        # What several graphs have must stay where the others look for it.
         pinned = frozenset(_names(program)) & shared
         planned = _planned(program, rewritten, choosers, graphs, changed, settings, pinned=pinned)
         graphs.append(planned)
@@ -360,6 +362,7 @@ def _cheapest(
     groups: list[Group] = []
     for kind, nodes in parts:
         homes = [Home.RDU if placement.on_rdu(node) else Home.CPU for node in nodes]
+        # Other nodes are neighbours now, so groups and sections are cut anew.
         whole = group(Dataflow.of(nodes), homes, at_load)
         pieces = cut(whole, settings.target, settings.level, settings.rules)
         groups += [replace(piece, type=kind) for piece in pieces]
@@ -376,6 +379,7 @@ def _placed(part: Part, model: ir.Model, settings: CompilerSettings) -> PlacedPa
     """Give every node its home, and cut the groups of the RDU into sections."""
     how = (settings.target, settings.level, settings.rules)
     hinted = with_constant_hints(part, place(model, settings.target))
+    # Nodes that compute for the CPU alone would cost more copies than they have operations.
     placement = demote_islands(model, hinted, *how)
     return PlacedPart(part.type, model, cut(partition(model, placement), *how), placement)
 

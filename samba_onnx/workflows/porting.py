@@ -102,6 +102,7 @@ def load_torch_model(source: str, *, train: bool = False, weights: bool = True) 
                 "module, inputs, optimizer"
             )
         return _from_archive(source)
+    # A configuration has no optimizers: what is to be trained needs a function.
     if is_configuration(source) and not train:
         return from_configuration(source, weights=weights)
     module, inputs, *optimizers = call_factory(source, 3 if train else 2)
@@ -142,6 +143,8 @@ class TorchSource:
             UsageError: Inputs do not fit, or an output does not exist.
         """
         model, checks = self.model, options.checks.check
+        # Whoever traces it sends the weights, so that there is nothing to
+        # keep, and no run to sample.
         if _trains(model, options):
             program = _training_program(model, options, checks, progress)
             return ProgramSource([_finished(program, options)], model.name)
@@ -317,8 +320,10 @@ def _contents(
 ) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
     """Return the parameters and buffers that the program reads, by symbol; none and why, if one is on meta."""
     members: dict[str, torch.Tensor] = {}
+    # Tied weights under each of their names, as the program may know them by any of these.
     members.update(model.module.named_parameters(remove_duplicate=False))
     members.update(model.module.named_buffers(remove_duplicate=False))
+    # None rather than some: whoever runs the PEF loads all of them.
     empty = next((path for path in exported.members.values() if members[path].is_meta), None)
     if empty is not None:
         return {}, (

@@ -65,6 +65,7 @@ def read_records(pef: Pef) -> dict[str, GraphRecord]:
     try:
         return {name: GraphRecord(**record) for name, record in json.loads(text).items()}
     except (ValueError, TypeError, AttributeError) as error:
+        # No JSON, fields of another version, or something else in place of a mapping.
         raise PefFormatError(
             f"{pef.path.name}: what was compiled cannot be read ({error}); compile it again"
         ) from None

@@ -35,6 +35,7 @@ def watch() -> ReplicaWatch | None:
     global _current
     if dist.get_world_size() == 1:
         return None
+    # A program may destroy its group and make another, of which the old watch knows nothing.
     if _current is None or _current.group is not dist.group.WORLD:
         if _current is not None:
             _current.stop()
@@ -56,6 +57,7 @@ def tell_exception(error: BaseException) -> bool:
     current = _current
     if current is None or current.is_over:
         return False
+    # torch knows that a connection broke; who is lost may be known to the others.
     if not isinstance(error, ReplicaError) and _is_of_the_network(error):
         current.failed_at(error)
         with contextlib.suppress(ReplicaError):
@@ -74,12 +76,14 @@ def tell_end() -> None:
 
 
 def _is_of_the_network(error: BaseException) -> bool:
+    # These are plain RuntimeErrors: only their texts tell them from others.
     words = ("gloo", "Connection", "TCPStore", "recvValue", "sendBytes")
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
 def _catch_termination(wake: int) -> None:
     """Let the watch hear of SIGTERM, unless the program catches it, or the system cannot tell."""
+    # Python lets only the main thread handle signals.
     is_main = threading.current_thread() is threading.main_thread()
     if (
         not is_main
@@ -91,6 +95,7 @@ def _catch_termination(wake: int) -> None:
         )
     ):
         return
+    # set_wakeup_fd refuses a descriptor whose writing may block.
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, _on_termination)
@@ -99,6 +104,7 @@ def _catch_termination(wake: int) -> None:
 def _on_termination(number: int, _frame: FrameType | None) -> None:
     """Leave the signal to the watch, while there is one."""
     if _current is None or _current.is_over:
+        # Nobody watches: the signal does what it does without a handler.
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
@@ -107,6 +113,7 @@ def _forget_in_child() -> None:
     """Be no replica in a process that this one forked, as one that loads data."""
     global _current
     _current = None
+    # The fork may come from another thread than the main one, which may change no handlers.
     with contextlib.suppress(ValueError):
         if signal.getsignal(signal.SIGTERM) is _on_termination:
             signal.set_wakeup_fd(-1)
@@ -121,6 +128,7 @@ def _leave() -> None:
     is_lost = _current.fault is not None and not _current.is_over
     _current.stop()
     if is_lost:
+        # os._exit writes nothing that is still buffered.
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):

@@ -46,6 +46,7 @@ def meet(
         UsageError: Replicas differ; the text says which ones, and in what.
         ReplicaError: Some did not come in the time that the store allows.
     """
+    # Tells this start from earlier ones, whose words the store may still have.
     token = uuid.uuid4().hex
     own = {**facts, "token": token, "world size": size}
     patience: timedelta = store.timeout  # type: ignore[attr-defined]  # which torch does not declare
@@ -87,6 +88,7 @@ def _gather(
     store.set("current", name)
     came: dict[int, Facts] = {0: own}
     refusal = ""
+    # One that differs is refused at once: who is missing may never come.
     while len(came) < size and not refusal:
         _note_who_came(store, name, size, came)
         refusal = differences(came, alike)
@@ -121,6 +123,7 @@ def _let_them_read(
     while keys and not store.check(keys) and time.monotonic() < ends:
         before = len(came)
         _note_who_came(store, name, size, came)
+        # Who comes late must find itself in the answer, or it would wait on.
         if len(came) > before:
             _answer(store, name, size, came, refusal)
         time.sleep(_PAUSE)
@@ -130,6 +133,7 @@ def _attend(store: Store, rank: int, own: Facts, ends: float) -> tuple[str, dict
     """Answer to the newest meeting until one knows this replica."""
     answered = ""
     while True:
+        # Without a check, get waits for the key as long as the store allows.
         name = store.get("current").decode() if store.check(["current"]) else ""
         if name and name != answered:
             store.set(f"{name}/{rank}", json.dumps(own))
@@ -138,6 +142,7 @@ def _attend(store: Store, rank: int, own: Facts, ends: float) -> tuple[str, dict
             answer: dict[str, Any] = json.loads(store.get(f"{answered}/answer"))
             known = answer["facts"]
             mine = known[rank] if rank < len(known) else None
+            # An answer of an earlier start may know this rank, but not its token.
             if mine is not None and mine["token"] == own["token"]:
                 store.set(f"{answered}/read/{rank}", "")
                 return answered, answer

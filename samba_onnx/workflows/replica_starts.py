@@ -52,6 +52,7 @@ def meeting_store(rank: int, size: int, timeout: timedelta) -> Store:
         None,
         rank == 0 and not launcher_keeps_store(os.environ),
         timeout,
+        # The meeting itself waits, and can say who is missing.
         wait_for_workers=False,
         multi_tenant=True,
     )

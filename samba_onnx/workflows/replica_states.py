@@ -143,6 +143,8 @@ def find_fault(
 
 def _failures(peers: list[Peer]) -> Iterator[Fault]:
     """Yield who is known to be lost."""
+    # What a replica says itself comes first, then that it died: blame only
+    # passes on what others saw.
     for peer in peers:
         if peer.state.end.startswith("raised"):
             yield Fault(peer.rank, peer.state.end)
@@ -172,9 +174,11 @@ def _absences(
         if peer.ended and min(waiting, now - peer.ended) > _ARRIVING:
             yield Fault(peer.rank, "ended")
     for peer in peers:
+        # Both must have been long where they are: the one that waits may have come just now.
         if not peer.ended and min(waiting, now - peer.moved) > timeout:
             if not peer.state.waits:
                 yield Fault(peer.rank, f"hangs: {timeout:g} s at {peer.state.place}")
+            # One that waits in the same call waits for a third, and is not to blame.
             elif (peer.state.waits, peer.state.number) != (own.waits, own.number):
                 yield Fault(peer.rank, f"waits in another call, {peer.state.waits}")
 
@@ -202,6 +206,7 @@ class Position:
             waits: What this product waits for; empty if it does not.
         """
         frames = self.frozen or list(_frames(sys._current_frames().get(self.thread)))
+        # By instructions, not by lines: a loop within one line moves as well.
         marks = tuple((id(frame.f_code), frame.f_lasti) for frame in frames)
         self._moves += marks != self._last
         self._last = marks
@@ -235,6 +240,7 @@ def _shown(frame: FrameType) -> str:
 
 def _collective(frames: list[FrameType]) -> str:
     """Return which function of ``torch.distributed`` the program called; empty if it is in none."""
+    # torch has collectives in a wrapper that logs, whose name tells nothing.
     names = [
         frame.f_code.co_name
         for frame in frames

@@ -120,6 +120,8 @@ class ReplicaWatch:
         """Whether the group was left."""
         self._terminated, self.wake = os.pipe()
         """Where the numbers of signals are written, for the watch to hear of SIGTERM."""
+        # torchrun ends its processes by signals; if it is killed itself,
+        # nobody else would end them.
         if "TORCHELASTIC_RUN_ID" in os.environ:
             die_with(os.getppid())
         self._thread = threading.Thread(target=self._run, name="replica-watch", daemon=True)
@@ -198,6 +200,7 @@ class ReplicaWatch:
             end: How, as ``ended`` or ``raised ValueError: ...``.
         """
         with self._lock, contextlib.suppress(RuntimeError):
+            # The first word counts: what follows it is only its consequence.
             if not self.is_over and self.fault is None and not self._state.end:
                 self._state = replace(self._state, end=end, beat=self._state.beat + 1)
                 self._publish()
@@ -228,6 +231,8 @@ class ReplicaWatch:
                 return
             self._has_spoken = True
             line = self._line()
+        # In one write, since all replicas may have the same terminal, and
+        # without the lock of a stream.
         os.write(2, f"{line}\n".encode())
 
     def _error(self, broken: str) -> ReplicaError:
@@ -280,6 +285,7 @@ class ReplicaWatch:
                 self._blame(self.fault)
 
     def _hear(self) -> None:
+        # multi_get would wait for what nobody has written yet.
         known = [
             peer
             for peer in self._peers
@@ -293,6 +299,7 @@ class ReplicaWatch:
         """Return who is silent; where a connection broke, half a second without a beat is long."""
         now = time.monotonic()
         silent = [p for p in self._peers if now - p.heard > 5 * self._pause and not p.state.end]
+        # Where several are silent it may be the network of this machine that is lost.
         return Fault(silent[0].rank, "died, or its machine is lost") if len(silent) == 1 else None
 
     def _blame(self, fault: Fault) -> None:
@@ -300,6 +307,7 @@ class ReplicaWatch:
         self._state = replace(self._state, blames=fault.rank, fault=fault.text)
         with contextlib.suppress(RuntimeError):
             self._publish()
+        # One that is stopped would stay behind: it hears no signal before it goes on.
         for peer in self._peers:
             if peer.rank == fault.rank:
                 with contextlib.suppress(OSError):
@@ -308,6 +316,7 @@ class ReplicaWatch:
     def _run(self) -> None:
         last = time.monotonic()
         while not self.is_over:
+            # This process was stopped or had no CPU, so that it could hear of nobody.
             if time.monotonic() - last > self._timeout / 2:
                 for peer in self._peers:
                     peer.forgive()
@@ -325,6 +334,8 @@ class ReplicaWatch:
         self._careful_round()
         if self.fault is None:
             return
+        # torch's own waits cannot be broken off: it may raise for a moment,
+        # and then the process ends.
         waits_in_torch = bool(self._state.waits) and not self._is_sliced
         is_late = time.monotonic() - self._fault_since > _RAISING
         if self.fault.rank == self.rank or (waits_in_torch and is_late):
@@ -334,6 +345,8 @@ class ReplicaWatch:
         """See who is lost when the store is, which replica 0 keeps, or its launcher."""
         with self._lock:
             self._state = self._position.noted(self._state, self._label)
+            # A program that computes does without the store: replica 0 may have
+            # ended, and in good order.
             if not self._state.waits or self.fault is not None:
                 return
             dead = [peer.rank for peer in self._peers if peer.is_dead]
@@ -349,12 +362,14 @@ class ReplicaWatch:
             time.sleep(_SECONDS / 4)
         if self.fault is None:
             self.tell_end("was told to end")
+            # As shells report a process that a signal has ended.
             os._exit(128 + signal.SIGTERM)
         self._end(128 + signal.SIGTERM)
 
     def _end(self, status: int) -> None:
         """End this process, whatever its program waits for."""
         self.speak()
+        # In a thread, so that a handler that hangs holds up nothing.
         handlers = threading.Thread(target=_call_all, daemon=True)
         handlers.start()
         handlers.join(_GRACE)
@@ -366,6 +381,7 @@ def _is_done(work: Any) -> bool:
     try:
         work.wait(_SLICE)
     except RuntimeError:
+        # A wait whose time is up raises as well: only a collective that is completed has failed.
         if work.is_completed():
             raise
         return False

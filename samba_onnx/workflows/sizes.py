@@ -47,6 +47,7 @@ def each_size(dims: Sizes) -> list[dict[str, int]]:
             raise UsageError(f"dimension {name!r} has sizes {list(sizes)}: expected integers")
         if len(set(sizes)) < len(sizes):
             raise UsageError(f"dimension {name!r} has a size twice: {list(sizes)}")
+    # Counted before they are listed: there may be too many to list.
     count = math.prod(map(len, choices.values()))
     if count > MOST_GRAPHS:
         raise UsageError(
@@ -85,6 +86,7 @@ def with_own_names(program: Program, taken: Container[str]) -> tuple[Program, di
         The program with its new names, and the old names by the new ones.
     """
     graph = program.parts[0].model.graph
+    # Once, since an input may be an output as well.
     values = dict.fromkeys([*graph.inputs, *graph.outputs])
     present = {name_of(value) for node in each_node(graph) for value in node.outputs}
     names = FreeNames({*present, *graph.initializers, *map(name_of, values)}, first=2)
@@ -92,6 +94,7 @@ def with_own_names(program: Program, taken: Container[str]) -> tuple[Program, di
     for value in values:
         old = name_of(value)
         new[old] = names.take(f"{old}@{program.name}")
+        # What is free in this model may be the name of another graph's symbol.
         while new[old] in taken:
             new[old] = names.take(f"{old}@{program.name}")
         # A value renames its tensor, too, which may lie in the user's own model.
@@ -128,9 +131,12 @@ class SharedWeights:
     def names(self, graph: ir.Graph) -> dict[ir.Value, str]:
         """Return the initializers of another graph that are there already, with their names."""
         found: dict[str, ir.Value] = {}
+        # Keys may read content: without another graph there is nothing to find by them.
         for value in _shareable(graph) if self._names else ():
             name = self._names.get(_key(value))
             if name is not None:
+                # Two initializers of this graph with one content stay two: a
+                # name stands for one value.
                 found.setdefault(name, value)
         return {value: name for name, value in found.items()}
 
@@ -154,6 +160,7 @@ def _key(value: ir.Value) -> _Key:
     kind = (tensor.dtype, tuple(tensor.shape.numpy()))
     region = getattr(tensor, "region", None)
     if isinstance(region, FileRegion):
+        # By the file itself, which links may give several paths.
         file = os.stat(region.file)
         return (*kind, file.st_dev, file.st_ino, region.offset, region.length)
     return (*kind, hashlib.blake2b(tensor.tobytes(), digest_size=32).digest())

@@ -30,20 +30,24 @@ def provisional(output: str | os.PathLike[str]) -> Iterator[Path]:
         OutputError: The place exists and is not a regular file, or cannot be written.
     """
     place = Path(output)
+    # On the same disk, so that moving it to its place is one step that cannot stop halfway.
     existing = next(folder for folder in place.absolute().parents if folder.exists())
     try:
+        # A link counts as itself: moving the draft to its place would replace it by a file.
         mode = place.lstat().st_mode if os.path.lexists(place) else None
         if mode is not None and not stat.S_ISREG(mode):
             raise OutputError(f"{printable(place)}: is not a regular file", path=place)
         with temporary_folder("pef", existing, place.name) as folder:
             draft = Path(folder) / place.name
             yield draft
+            # A PEF in place of another may be read by the same people.
             if mode is not None:
                 draft.chmod(stat.S_IMODE(mode))
             place.parent.mkdir(parents=True, exist_ok=True)
             for suffix in (".log", ""):  # the PEF last: where it is, all of it is there
                 os.replace(f"{draft}{suffix}", f"{place}{suffix}")
     except OSError as error:
+        # Errors of this product about files are OSErrors as well, and say all that there is to say.
         if isinstance(error, SambaError):
             raise
         raise OutputError(

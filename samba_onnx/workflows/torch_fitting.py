@@ -77,12 +77,14 @@ def resized(model: TorchModel, dimension: FitDimension, size: int) -> TorchModel
     """
     axes = dimension.axes()
     named = input_names(model.module, tuple(model.args), model.keywords)
+    # By identity, since comparing tensors gives a tensor.
     chosen = {id(leaf): axes[name] for name, leaf in named if name in axes}
 
     def other(leaf: Any) -> Any:
         if id(leaf) not in chosen:
             return leaf
         shape = [size if axis in chosen[id(leaf)] else n for axis, n in enumerate(leaf.shape)]
+        # Which inputs have gradients is part of the program.
         return _untouched(leaf, shape).requires_grad_(leaf.requires_grad)
 
     args, keywords = pytree.tree_map(other, (tuple(model.args), dict(model.keywords)))
@@ -107,6 +109,7 @@ def _sequence_axes(tensors: Sequence[tuple[str, Tensor]]) -> list[tuple[str, int
     if len(lengths) != 1:
         return []
     length = lengths.pop()
+    # Masks may have the length twice; only the batch's axis may be as long by chance.
     return [
         (name, axis)
         for name, leaf in tensors

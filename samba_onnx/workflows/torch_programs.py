@@ -96,13 +96,16 @@ def named_inputs(model: Any, inputs: Any) -> Any:
         refuse_scripted(model)
     if not isinstance(model, OnnxModule):
         return name_inputs(model, inputs)
+    # A tensor alone would be taken apart into its rows below.
     if isinstance(inputs, Tensor):
         inputs = (inputs,)
     keywords = dict(zip(model.input_names, model.input_keywords, strict=True))
     names = {keyword: name for name, keyword in keywords.items()}
+    # Tensors have the names of the ONNX model; forward takes keywords that stand for these.
     if isinstance(inputs, Mapping):
         named = name_inputs(model, {names.get(key, key): value for key, value in inputs.items()})
         return {keywords.get(key, key): value for key, value in named.items()}
+    # name_inputs refuses what does not fit, and says why.
     if not isinstance(inputs, (list, tuple)) or len(inputs) > len(keywords):
         return name_inputs(model, inputs)
     return tuple(name_inputs(model, dict(zip(keywords, inputs, strict=False))).values())
@@ -248,6 +251,7 @@ def trained_program(
     program = with_output_names(program, _output_names(model))
     whole = with_optimizers(program, optimizers)
     if check:
+        # The parts of optimizers are behind the others.
         updates = compare_updates(optimizers, whole.parts[len(program.parts) :])
         whole = dataclasses.replace(whole, notes=(*whole.notes, *updates.notes))
     return whole, exported.losses.positions
@@ -272,6 +276,7 @@ def _loss_notes(
     sentence = losses.sentence(_output_names(model) or names)
     if not sentence:
         return ()
+    # A guess that may be wrong is a warning; one that is plain is only told.
     level = logging.WARNING if losses.is_doubtful else logging.INFO
     LOGGER.log(level, "%s: %s", type(model).__name__, sentence)
     return (sentence,)

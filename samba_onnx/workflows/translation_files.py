@@ -50,10 +50,12 @@ def _load(path: Path) -> None:
     assert spec is not None, "a file with the suffix .py has a loader"
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # Known before it runs, as Python's own import has it: what it imports may import it.
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
     except (KeyboardInterrupt, SambaError):
+        # A file that failed is no module, and may be mended and tried again.
         del sys.modules[path.stem]
         raise
     except BaseException as error:  # whatever the user's file raises
