@@ -52,7 +52,7 @@ def dropout_name(root: str, node: fx.Node, kind: str) -> str:
         kind: What a user calls it, as ``dropout2d``.
     """
     scope = scope_name(root, node)
-    # A module that is called after its kind already is not called so twice.
+    # A module that is named after the kind does not have it in its name twice.
     return scope if scope.endswith(f"{SEPARATOR}{kind}") else f"{scope}{SEPARATOR}{kind}"
 
 

@@ -164,8 +164,7 @@ def _nothing_unpickled(name: str) -> Iterator[None]:
         return load(source)
 
     with (
-        # Every way that torch's reader has into pickle, also for entries that the check above does
-        # not know.
+        # What torch's reader calls to unpickle, also for entries that the check above does not know.
         replaced(torch, "load", restore),
         replaced(torch._C, "_pickle_load_obj", refuse),
         replaced(sys.modules["pickle"], "loads", refuse),

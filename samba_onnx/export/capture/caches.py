@@ -115,7 +115,7 @@ class _Skeleton:
     @property
     def _described(self) -> tuple[str, ...]:
         """All that decides what a module does with the cache, as text."""
-        # As text, since settings may be objects that do not compare, as configurations are.
+        # As text, since settings may be objects that are equal to nothing but themselves.
         return (str(self.paths), *_settings(self.cache))
 
     def __eq__(self, other: object) -> bool:

@@ -185,7 +185,7 @@ class _Findings:
             raise self._refusal(variable, _OUTSIDE)
         if not self.others or self._has_failed():
             return
-        # With the first values in every call the results are the same: what changes is not read.
+        # Given their first values before every call, they change results only where calls read them.
         if not self._same_if_frozen(self.others):
             # One variable that explains it is named; it may also take several.
             alone = [one for one in self._sorted() if not self._same_if_frozen({one})]

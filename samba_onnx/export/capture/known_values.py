@@ -294,5 +294,5 @@ def _is_tensor(leaf: Any) -> bool:
 
 def _lifted(leaf: Any) -> Any:
     """Return a tensor as a constant of the graph that is being traced."""
-    # A clone, since the user's code may write into its tensor later.
+    # A clone: what is written into the known value later must not change the constant.
     return _LIFTED(leaf.clone()) if _is_tensor(leaf) else leaf

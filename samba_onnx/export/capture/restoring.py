@@ -45,7 +45,7 @@ def restored(module: nn.Module) -> Iterator[None]:
     flags = [(leaf, native.requires_grad(leaf), native.gradient(leaf)) for leaf in leaves]
     drawn = random.getstate(), np.random.get_state()
     try:
-        # Of CPU only: to ask for devices would start their drivers.
+        # Of the CPU only, on which models are traced and compared.
         with torch.random.fork_rng(devices=[]):
             yield
     finally:
@@ -56,7 +56,6 @@ def restored(module: nn.Module) -> Iterator[None]:
         # Behind the modules, whose attributes lead to what is put back here.
         surroundings.restore()
         for leaf, requires_grad, gradient in flags:
-            # the same.
             if native.requires_grad(leaf) != requires_grad:
                 native.set_requires_grad(leaf, requires_grad)
             if native.gradient(leaf) is not gradient:
@@ -116,7 +115,7 @@ class _State:
             module: Stays as it is.
         """
         attributes = dict(vars(module))
-        # By exact type; see above.
+        # By exact type: derived containers may do anything when they are written.
         items = tuple((v, v.copy()) for v in attributes.values() if type(v) in _CONTAINERS)
         return cls(module, attributes, items)
 

@@ -32,7 +32,7 @@ def samba_calls() -> Iterator[None]:
 
     The methods are there for the whole process, so that only one thread may capture at a time.
     """
-    # A later torch may have such a method, which is then its own.
+    # Of contexts inside each other, the outermost alone takes the methods away again.
     missing = [name for name in _METHODS if not hasattr(Tensor, name)]
     for name in missing:
         setattr(Tensor, name, _itself)

@@ -97,7 +97,6 @@ class Kept:
         Args:
             variable: The variable.
         """
-        # An assignment may be noticed by the owner, and most variables have their value still.
         if variable.value is not self.value:
             variable.assign(self.value)
         for container, items in self.copies:

@@ -73,7 +73,7 @@ def _after(hook: Callable[..., Any], leaf: Tensor, gradient: Tensor, known: Know
         raise
     except Exception as error:  # whatever the user's hook raises
         raise GradientError(f"{start} cannot be compiled: {explained(error)}") from error
-    # Taken away again, or the next pass would add to it.
+    # Nothing is left on the leaf: the next hook is given what this one made.
     result, leaf.grad = leaf.grad, None
     if result is None:
         raise GradientError(

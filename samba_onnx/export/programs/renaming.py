@@ -31,7 +31,7 @@ def with_output_names(program: Program, names: Sequence[str] | None) -> Program:
         # A wish that another value's name stands against is not granted; the old name is unique.
         clashes = {new, gradient_name(new)} & taken or new in program.outputs
         if old != new and not clashes:
-            # =|A gradient that is handed in is called after the output.
+            # A gradient that is handed in is called after the output.
             renamed |= {old: new, gradient_name(old): gradient_name(new)}
     return renamed_program(program, renamed)
 

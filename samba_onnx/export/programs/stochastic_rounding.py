@@ -118,7 +118,6 @@ class _Writer:
             return
         rounding = self._rounding(node)
         if node.op_type in _ADDITIONS:
-            # Before the sum itself, so that streams are counted from the products on.
             for operand in filter(_is_read_once, operands):
                 self._round_sum(graph, operand)
         # What is float32 already is not rounded at all.
@@ -128,7 +127,7 @@ class _Writer:
 
     def _rounding(self, node: ir.Node) -> Rounding | None:
         """Return which choice a node belongs to; None where it is rounded to nearest."""
-        # One operator may belong to several choices: the first that was made counts.
+        # One operator may belong to several choices: the first of the table counts.
         for rounding, names in _SUMS.items():
             if rounding in self._roundings and node.op_type in names:
                 return rounding
