@@ -240,6 +240,7 @@ def _types(target: torch._ops.OpOverload) -> list[str]:
 def _still_read(node: fx.Node, target: fx.Node, order: dict[fx.Node, int], groups: _Groups) -> bool:
     """Return whether the memory that a node writes is read later under another name."""
     others = groups.of(target) - {target}
+    # A placeholder's memory belongs to others, who may read it when the graph has ended.
     return any(
         other.op == "placeholder" or any(order[user] > order[node] for user in other.users)
         for other in others
