@@ -28,6 +28,7 @@ def scope_name(root: str, node: fx.Node) -> str:
         node: A node with torch's record of the modules that were being called.
     """
     stack: Mapping[str, tuple[str, Any]] = node.meta.get("nn_module_stack") or {}
+    # The innermost module is the last.
     path = next((path for path, _ in reversed(list(stack.values()))), "")
     return symbol_name(root, _CALL_NUMBER.sub("", path))
 
@@ -51,6 +52,7 @@ def dropout_name(root: str, node: fx.Node, kind: str) -> str:
         kind: What a user calls it, as ``dropout2d``.
     """
     scope = scope_name(root, node)
+    # A module that is named after the kind does not have it in its name twice.
     return scope if scope.endswith(f"{SEPARATOR}{kind}") else f"{scope}{SEPARATOR}{kind}"
 
 
@@ -58,6 +60,7 @@ def operator_name(node: fx.Node) -> str:
     """Return the ATen operator of a node without namespace and overload, as ``linear``."""
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
+        # In-place and private operators go by the plain name.
         return target._schema.name.rpartition("::")[2].strip("_")
     return getattr(target, "__name__", str(target))
 
@@ -128,5 +131,6 @@ def flat_names(inputs: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """
     paths, _ = torch.utils._pytree.tree_flatten_with_path(inputs)
     for path, leaf in paths:
+        # A name that the tensor was given goes before its place among the inputs.
         own = leaf.sn_name if isinstance(leaf, SambaTensor) else ""
         yield own or SEPARATOR.join(filter(None, [name, *map(key_text, path)])), leaf

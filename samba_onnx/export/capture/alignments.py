@@ -49,8 +49,11 @@ def ctc_loss(
     is_single = log_probs.dim() == 2
     values = log_probs.unsqueeze(1) if is_single else log_probs
     frames, labels = _lengths(input_lengths), _lengths(target_lengths)
+    # Rows may be filled up with any number, such as -1, which would be no index. States beyond a
+    # sample's length are never read, so what stands there does not matter.
     rows = _rows(targets, target_lengths, labels).clamp(0, values.shape[2] - 1)
     losses = -_likelihood(values, _with_blanks(rows, blank), frames, labels)
+    # Where no path exists, the constant is part of every sum: half of it lies far from both kinds.
     is_impossible = losses > -_IMPOSSIBLE / 2
     losses = losses + _normalization(values, frames)
     if zero_infinity:
@@ -75,11 +78,14 @@ def _rows(targets: Tensor, target_lengths: _Lengths, labels: Tensor) -> Tensor:
     if targets.dim() == 2:
         return targets.long()
     if not isinstance(target_lengths, Tensor):
+        # Known numbers keep the table small.
         most = max(target_lengths, default=0)
     else:
+        # Values of lengths are not known while tracing: all targets may belong to one sample.
         most = targets.shape[0]
     ends = labels.cumsum(0)
     places = (ends - labels).unsqueeze(1) + torch.arange(most)
+    # One element more, for places beyond the last target to read.
     padded = pad(targets.long(), (0, 1))
     return padded[places.clamp(max=targets.shape[0])]
 
@@ -87,6 +93,7 @@ def _rows(targets: Tensor, target_lengths: _Lengths, labels: Tensor) -> Tensor:
 def _with_blanks(rows: Tensor, blank: int) -> Tensor:
     """Return (N, 2 S + 1): a blank before, between and behind the targets."""
     blanks = torch.full_like(rows, blank)
+    # Interleaved by stacking, which has a gradient and needs no writing in place.
     between = torch.stack([blanks, rows], 2).flatten(1)
     return torch.cat([between, blanks.new_full((rows.shape[0], 1), blank)], 1)
 
@@ -102,7 +109,10 @@ def _likelihood(values: Tensor, states: Tensor, frames: Tensor, labels: Tensor) 
     """
     count = states.shape[1]
     emitted = values.gather(2, states.expand(values.shape[0], -1, -1))
+    # A path may leave out the blank between two labels that differ; between equal ones, the blank
+    # is what tells them apart.
     may_skip = pad(states[:, 2:] != states[:, :-2], (2, 0)) & (torch.arange(count) % 2 == 1)
+    # A path begins at the first blank, or at the first label if there is one.
     begins = torch.arange(count) < 1 + (labels > 0).long().unsqueeze(1)
     reached = torch.where(begins, emitted[0], _IMPOSSIBLE)
     for time in range(1, values.shape[0]):
@@ -110,10 +120,14 @@ def _likelihood(values: Tensor, states: Tensor, frames: Tensor, labels: Tensor) 
         two = pad(reached, (2, 0), value=_IMPOSSIBLE)[:, :-2]
         two = torch.where(may_skip, two, _IMPOSSIBLE)
         following = torch.stack([reached, one, two]).logsumexp(0) + emitted[time]
+        # All samples run as many steps as the longest: behind its own frames a sample's states
+        # stay.
         reached = torch.where((time < frames).unsqueeze(1), following, reached)
+    # A path ends at the last label or at the blank behind it.
     last = (2 * labels).unsqueeze(1)
     at_blank = reached.gather(1, last).squeeze(1)
     at_label = reached.gather(1, (last - 1).clamp(min=0)).squeeze(1)
+    # Without labels both places are state 0, which would count twice.
     at_label = torch.where(labels > 0, at_label, _IMPOSSIBLE)
     return torch.stack([at_blank, at_label]).logsumexp(0)
 
@@ -121,5 +135,6 @@ def _likelihood(values: Tensor, states: Tensor, frames: Tensor, labels: Tensor) 
 def _normalization(values: Tensor, frames: Tensor) -> Tensor:
     """Return zeros with torch's gradient, which takes probabilities for results of ``log_softmax``."""
     total = values.exp().sum(2)
+    # torch gives no gradient to frames behind a sample's own.
     counted = torch.arange(values.shape[0]).unsqueeze(1) < frames
     return torch.where(counted, total - total.detach(), 0.0).sum(0)

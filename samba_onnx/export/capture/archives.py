@@ -38,6 +38,7 @@ SUFFIX = ".pt2"
 _LONGEST_DOCUMENT = 1 << 28
 """Bytes of JSON that are read: the graph of the largest model known takes a tenth of it."""
 _FUNCTIONS = "Add|Mul|Pow|Integer|Rational|FloorDiv|CleanDiv|CeilDiv|PythonMod|Mod|Max|Min"
+# A run of tokens and no grammar: it is enough that no token names anything else to call.
 _EXPRESSION = re.compile(
     r"(?:Symbol\('[su]\d{1,9}'(?:, (?:positive|integer|nonnegative)=True)*\)"
     rf"|[su]?\d{{1,18}}|(?:{_FUNCTIONS})\(|true|false|[-+*/(), <>=]){{0,10000}}"
@@ -67,10 +68,12 @@ def load_exported_program(path: str | os.PathLike[str]) -> torch.export.Exported
                 _check(archive, name)
         except ModelError:  # some of ours are a ValueError as well
             raise
+        # RecursionError: JSON may be nested more deeply than the parser goes.
         except (zipfile.BadZipFile, RecursionError, ValueError, KeyError) as error:
             raise ModelFileError(
                 f"{name}: is no exported program ({error}); write it with torch.export.save"
             ) from None
+        # The same open file: its path may lead to another one by now.
         file.seek(0)
         with refused_by_torch(name, "read it"), _nothing_unpickled(name):
             return torch.export.load(file)
@@ -91,12 +94,15 @@ def refused_by_torch(name: str, what: str) -> Iterator[None]:
     try:
         with without_reports() as reports:
             yield
+    # Ours say already what is wrong, and lack of memory says nothing about the file.
     except (SambaError, MemoryError):
         raise
     except Exception as error:  # torch has no class for what its files can be
         # What it reported first says why; then it tried an older format.
         first = reports[0] if reports else error
+        # A message of one word, as that of a KeyError, says nothing without its class.
         said = str(first) if len(str(first).split()) > 1 else f"{type(first).__name__}: {first}"
+        # One line of bounded length: torch's messages may run over pages.
         reason = " ".join(said.split())[:300]
         raise InvalidModelError(f"{name}: torch cannot {what}: {reason}") from None
 
@@ -108,8 +114,10 @@ def _check(archive: zipfile.ZipFile, name: str) -> None:
         raise ModelFileError(
             f"{name}: is an archive, but not of an exported program; write it with torch.export.save"
         )
+    # By the archive's directory, before anything is read into memory.
     if sum(info.file_size for info in documents) > _LONGEST_DOCUMENT:
         raise ModelLimitError(f"{name}: its graph takes more than {_LONGEST_DOCUMENT >> 20} MiB")
+    # torch stores members as they are; a compressed one could unfold to more than the file's size.
     for info in archive.infolist():
         if info.compress_type != zipfile.ZIP_STORED:
             raise ModelLimitError(f"{name}: member {printable(info.filename)!r} is compressed")
@@ -118,6 +126,7 @@ def _check(archive: zipfile.ZipFile, name: str) -> None:
 
 
 def _check_document(document: Any, name: str) -> None:
+    # Without recursion: the document decides how deeply it is nested.
     pending = [document]
     while pending:
         item = pending.pop()
@@ -127,6 +136,7 @@ def _check_document(document: Any, name: str) -> None:
             continue
         pending += item.values()
         path = item.get("path_name", "")
+        # The entry itself or its name tells torch to unpickle the member.
         if item.get("use_pickle") or str(path).startswith(("custom_obj", "opaque_obj")):
             raise InvalidModelError(
                 f"{name}: {printable(path)!r} is a pickled object, which is never loaded; export "
@@ -146,6 +156,7 @@ def _nothing_unpickled(name: str) -> Iterator[None]:
     def refuse(*_: object, **__: object) -> Any:
         raise InvalidModelError(f"{name}: holds a pickled object, which is never loaded")
 
+    # Taken before torch.load is replaced below, or it would call itself.
     load = functools.partial(torch.load, weights_only=True)
 
     def restore(source: io.BytesIO, *_: object, **__: object) -> Any:
@@ -153,6 +164,7 @@ def _nothing_unpickled(name: str) -> Iterator[None]:
         return load(source)
 
     with (
+        # What torch's reader calls to unpickle, also for entries that the check above does not know.
         replaced(torch, "load", restore),
         replaced(torch._C, "_pickle_load_obj", refuse),
         replaced(sys.modules["pickle"], "loads", refuse),

@@ -81,9 +81,11 @@ class _Passes:
 
     def note(self, module: nn.Module, name: str, buffer: Tensor | None) -> Tensor | None:
         current = module._buffers.get(name)
+        # The hook is told of first registrations, too, and of buffers that are set to themselves.
         is_new = current is not None and buffer is not None and buffer is not current
         if self._running and is_new:
             self._assigned.known.add((module, name))
+            # Those of the root are written back by torch.export.
             if module is not self._root:
                 assert current is not None
                 self._first.setdefault((module, name), current)
@@ -100,5 +102,7 @@ class _Passes:
                     f"{list(buffer.shape)}, by {replacement}: a buffer keeps its type and shape"
                 )
             if (module, name) in self._known:
+                # It was traced with a copy; the buffer itself must be there again to be written.
                 module._buffers[name] = buffer
+            # Detached, as the buffer would need gradients otherwise.
             buffer.copy_(new.detach())

@@ -92,6 +92,7 @@ class Values:
             ModelError: The module or its inputs have no values, or a value is one of a buffer that
                 the module changes, or a number out of an input or, where gradients are computed, a weight.
         """
+        # Before the run, which would fail on a tensor without values in words of torch's.
         _need_values(module, (args, keywords), self._first)
         self._taken = []
         reads = StateReads(module, _TAKING, user_place)
@@ -99,6 +100,7 @@ class Values:
 
         def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
             value = function(*args, **named)
+            # Repeated runs only try other state; tracing follows the first one.
             if reads.repeating:
                 return value
             # Tensors without content make a list of single items.
@@ -127,11 +129,14 @@ class Values:
     def replayed(self) -> Iterator[None]:
         """Return the recorded values, in order, to whoever asks for values within the context."""
         self._left = iter(self._taken)
+        # Only lines that the last trace reaches deserve a warning.
         self._lines.clear()
 
         def take(function: Callable[..., Any], args: Any, named: Any) -> Any:
             if not self._recorded:
                 self._first = self._first or user_place()
+                # Noted, since the module's own code may catch the error: `asked` tells of it all
+                # the same.
                 self._taken.append(None)
                 raise ValuesNeededError
             self._lines[user_place()] = None
@@ -221,6 +226,8 @@ def eager(
     """
     positional, named = pytree.tree_map(_plain, (args, dict(keywords)))
     parameters = dict(module.named_parameters(remove_duplicate=False))
+    # Parameters that nothing writes are shared: copies of all would double the memory of a large
+    # model.
     kept = set(parameters) - (set(parameters) if written is None else set(written))
     shared = {id(parameters[path]) for path in kept}
 
@@ -300,6 +307,7 @@ class _Taking(TorchFunctionMode):
 @contextlib.contextmanager
 def exporting() -> Iterator[None]:
     """Run modules as they are when they are exported: some look at that."""
+    # What is_exporting() and is_compiling() of torch.compiler read; nothing public sets them.
     flags = torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag
     torch.compiler._is_exporting_flag = torch.compiler._is_compiling_flag = True
     try:

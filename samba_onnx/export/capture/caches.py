@@ -50,6 +50,7 @@ def is_cache(value: object) -> bool:
 
 def has_cache(inputs: Any) -> bool:
     """Return whether there is a cache in nested inputs, be it an empty one."""
+    # Whole caches as leaves: an empty one has no tensor that could be found.
     leaves = pytree.tree_leaves(inputs, is_leaf=is_cache)
     return any(map(is_cache, leaves))
 
@@ -62,6 +63,7 @@ def register_caches() -> None:
     cache = _base()
     if cache is None:
         return
+    # The registry finds a class itself only, and not by its bases.
     for kind in (cache, *_subclasses(cache)):
         if kind not in pytree.SUPPORTED_NODES:
             pytree.register_pytree_node(
@@ -113,12 +115,14 @@ class _Skeleton:
     @property
     def _described(self) -> tuple[str, ...]:
         """All that decides what a module does with the cache, as text."""
+        # As text, since settings may be objects that are equal to nothing but themselves.
         return (str(self.paths), *_settings(self.cache))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Skeleton) and self._described == other._described
 
     def __hash__(self) -> int:
+        # Equal skeletons have equal paths, and the text of all settings is long.
         return hash(self.paths)
 
     def __repr__(self) -> str:
@@ -203,6 +207,7 @@ def _bare(owner: Any) -> Any:
         return [_bare_member(value) for value in owner]
     if isinstance(owner, dict):
         return {name: _bare_member(value) for name, value in owner.items()}
+    # Past __init__, which wants a configuration and may allocate tensors.
     twin: Any = object.__new__(original_class(owner))
     for name, value in vars(owner).items():
         vars(twin)[name] = value if name.startswith("_") else _bare_member(value)

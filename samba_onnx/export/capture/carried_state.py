@@ -94,12 +94,15 @@ def keep_state(
         ModelError: What is carried otherwise has a say in what later calls compute.
     """
     suspects = set(watch.changed)
+    # What is written in place shows nothing while tensors have no content: of all variables with
+    # tensors, any may be the one.
     if program is not None and _writes_constants(program):
         suspects |= {
             variable
             for variable, kept in watch.variables.now().items()
             if any(isinstance(leaf, Tensor) for _, leaf, _ in kept.leaves)
         }
+    # Most modules keep nothing, and need no calls in torch to find that out.
     if not suspects:
         return False
     found = _Findings(module, args, keywords, watch.variables, suspects)
@@ -131,6 +134,7 @@ class _Findings:
     others: set[Variable] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        # Calls in torch, as while tracing there are no values to compare.
         self._runs = StateRuns(self.module, self.args, self.keywords, self._look)
         self._true = self._runs.calls()
         first = self._true.kept[0]
@@ -163,6 +167,7 @@ class _Findings:
         after = {place: _leaf(second, place) for place in self.carried}
         read = {place for place, leaf in before.items() if id(leaf) in self._true.touched}
         # What moves to a place that is read, as in a queue, is read later.
+        # A chain of moves is no longer than there are places.
         for _ in self.carried:
             wanted = {id(after[place]) for place in read}
             read |= {place for place, leaf in before.items() if id(leaf) in wanted}
@@ -174,14 +179,18 @@ class _Findings:
         Raises:
             ModelError: Names the variable and the line that changes it.
         """
+        # A graph's state is that of modules: what others hold has no buffer to be in.
         outside = [one for one, _ in self.carried if not isinstance(one.owner, nn.Module)]
         for variable in outside:
             raise self._refusal(variable, _OUTSIDE)
         if not self.others or self._has_failed():
             return
+        # Given their first values before every call, they change results only where calls read them.
         if not self._same_if_frozen(self.others):
+            # One variable that explains it is named; it may also take several.
             alone = [one for one in self._sorted() if not self._same_if_frozen({one})]
             raise self._refusal((alone or self._sorted())[0])
+        # The same results so far do not clear a number: a limit may lie a thousand calls ahead.
         for variable in self._sorted():
             use = self._use_of_number(variable)
             if use is not None:
@@ -204,10 +213,12 @@ class _Findings:
         for steps, before, after in self._counting(variable):
             uses: Uses = []
             noted = self._with_number(variable, steps, counted(before, uses))
+            # A call that fails with such a number, which is a subclass, tells nothing.
             if uses and not isinstance(noted.results[0], str):
                 return uses[0]
             if noted.numbers:
                 return ""
+            # What uses a number without its noticing shows in the results, if only far ahead.
             for jump in _JUMPS:
                 ahead = self._with_number(variable, steps, before + (after - before) * jump)
                 if not equal(self._true.results[0], ahead.results[0]):
@@ -223,10 +234,13 @@ class _Findings:
     def _counting(self, variable: Variable) -> Iterator[tuple[tuple[Step, ...], Any, Any]]:
         """Iterate over the numbers of a variable that go on changing, with their first two values."""
         first, second, third = (kept[variable] for kept in self._true.kept[:3])
+        # Values that come and go have no places to be compared at.
         if not first.structure == second.structure == third.structure:
             return
         for one, two, three in zip(first.leaves, second.leaves, third.leaves, strict=True):
             numbers = (one[1], two[1], three[1])
+            # By exact type, as truth values are integers and no counters; what changes in the first
+            # call only goes on no further.
             if all(type(number) in (int, float) for number in numbers) and two[1] != three[1]:
                 yield one[0], one[1], two[1]
 
@@ -263,6 +277,7 @@ def _described(kept: Sequence[Kept], variable: Variable) -> tuple[str, str]:
     ]
     before, after, last = changed[0] if changed else (first.value, second.value, third.value)
     what = f"it is {_said(before)} before the first call and {_said(after)} after it"
+    # The same tensor after two calls: it is made once.
     if after is last and isinstance(after, Tensor):
         return (
             what,
@@ -323,7 +338,10 @@ def _changing_line(runs: StateRuns, variable: Variable) -> str:
     def look(frame: Any, event: str, _argument: Any) -> Any:
         nonlocal last
         if event == "call":
+            # Calls that return None are not traced: library lines are not the user's, and stepping
+            # through them is slow.
             return None if is_exporters(frame.f_code.co_filename) else look
+        # A change shows at the event behind the line that made it.
         if not found and not begun[0].same(current()):
             found.append(last)
         if event == "line":
@@ -334,6 +352,7 @@ def _changing_line(runs: StateRuns, variable: Variable) -> str:
         return Variables.of([variable])[variable]
 
     begun: list[Kept] = []
+    # A debugger's or a coverage tool's, which must have its turn again.
     before = sys.gettrace()
 
     def begin() -> None:

@@ -37,6 +37,7 @@ def check_sizes(graph_module: fx.GraphModule, *, numbers: bool = True) -> None:
             check_sizes(inner, numbers=numbers)
     for node in graph_module.graph.nodes:
         for value in pytree.tree_leaves(node.meta.get("val")):
+            # Times a truth value: no sizes at all where lone numbers are let be.
             sizes = value.shape if isinstance(value, torch.Tensor) else (value,) * numbers
             if any(
                 isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) for size in sizes
@@ -60,6 +61,7 @@ def check_constants(graph_module: fx.GraphModule, constants: Mapping[str, torch.
     """
     for node in graph_module.graph.find_nodes(op="placeholder"):
         content = constants.get(node.name)
+        # A constant that nothing reads does no harm.
         if isinstance(content, FakeTensor) and content.constant is None and node.users:
             raise refused(
                 next(iter(node.users)),
@@ -85,9 +87,11 @@ def decomposed(program: ExportedProgram) -> ExportedProgram:
             warnings.simplefilter("ignore")
             with _content(program.constants) as missing:
                 functional: ExportedProgram = program.run_decompositions({})
+            # The new program has constants of its own, with the zeros among them.
             functional.constants.update(missing)
             return functional
     except RuntimeError as error:
+        # torch has no class for this error, only its sentence.
         written = re.match(r"Constant (\S+) is mutated", str(error))
         if written is None:
             raise
@@ -106,9 +110,11 @@ def _place_blocks(graph_module: fx.GraphModule) -> None:
             inner = operand.op == "get_attr" and getattr(graph_module, str(operand.target), None)
             if not isinstance(inner, fx.GraphModule):
                 continue
+            # Innermost first, so that a block of nothing but blocks finds a place, too.
             _place_blocks(inner)
             traces = (one.meta.get("stack_trace") for one in inner.graph.nodes)
             if trace := next(filter(None, traces), None):
+                # A call that torch gave a place keeps it.
                 node.meta.setdefault("stack_trace", trace)
 
 

@@ -41,6 +41,7 @@ def counted(value: Any, uses: Uses) -> Any:
         value: The number.
         uses: Receives the user's line for every use; numbers that are computed of it have the same.
     """
+    # By exact type: truth values are integers, and bool cannot be derived from.
     if type(value) not in (int, float):
         return value
     number = (CountedInt if isinstance(value, int) else CountedFloat)(value)
@@ -67,6 +68,7 @@ def _noting(kind: type[Any], name: str) -> Callable[..., Any]:
     return note
 
 
+# repr and str stay as they are: to print a number decides nothing.
 for _kind, _base in ((CountedInt, int), (CountedFloat, float)):
     for _name in (*_ARITHMETIC, *(f"r{name}" for name in _ARITHMETIC), *_UNARY):
         setattr(_kind, f"__{_name}__", _computing(_base, f"__{_name}__"))

@@ -29,6 +29,8 @@ class DataAsValue(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        # Equal and not identical: every access to the descriptor makes another wrapper of the same
+        # getter.
         if func == _DATA:
             return args[0].detach()
         if func == _SET_DATA:
@@ -43,5 +45,6 @@ def _write(tensor: torch.Tensor, values: torch.Tensor) -> None:
             f"data of {values.dtype} of shape {list(values.shape)} are assigned to a tensor of "
             f"{tensor.dtype} of shape {list(tensor.shape)}: a compiled tensor keeps its type and shape"
         )
+    # As in torch, where gradients do not see what is done to data.
     with torch.no_grad():
         tensor.detach().copy_(values)

@@ -89,6 +89,8 @@ def explained(error: Exception) -> str:
         A clause without a full stop. Errors that the same program raises in eager torch are told in
         their own words.
     """
+    # What a class or torch's own words tell for certain comes before guesses by the files on the
+    # stack.
     if isinstance(error, DataDependentOutputException | GuardOnDataDependentSymNode):
         return _VALUES
     if isinstance(error, DynamicOutputShapeException):
@@ -98,7 +100,9 @@ def explained(error: Exception) -> str:
     if _NUMPY in str(error):
         return _ARRAY
     files = _called(error)
+    # Further lines of torch's are addressed to those who debug torch.
     first = str(error).strip().partition("\n")[0][:500]
+    # By exact type: torch derives errors of tracing from RuntimeError.
     tells_users = type(error) in _EAGER and not _TRACING.search(first)
     unsupported = isinstance(error, UnsupportedOperatorException)
     if unsupported or (_is_internal(files) and not tells_users):
@@ -162,4 +166,5 @@ def _is_models(file: str) -> bool:
 
 
 def _is_internal(files: list[str]) -> bool:
+    # The innermost file counts: every traced call comes through torch's tracing further out.
     return bool(files) and any(part in files[-1] for part in _INTERNAL)

@@ -25,6 +25,7 @@ def fake(leaf: Any, mode: FakeTensorMode) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return leaf
     with natively(), mode:
+        # Other layouts have no strides to keep.
         if leaf.layout is not torch.strided or leaf.is_contiguous():
             return torch.empty(tuple(leaf.shape), dtype=leaf.dtype)
         return torch.empty_strided(tuple(leaf.shape), leaf.stride(), dtype=leaf.dtype)
@@ -44,6 +45,7 @@ def fake_members(
 
 def _twin(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
     twin: torch.Tensor = fake(tensor, mode)
+    # Modules may ask which of their tensors are parameters and whether these are trained.
     if isinstance(tensor, nn.Parameter):
         return nn.Parameter(twin, requires_grad=tensor.requires_grad)
     return twin

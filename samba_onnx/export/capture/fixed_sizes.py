@@ -49,6 +49,7 @@ def _counting(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _added(places: Tensor, numbers: Tensor, size: int) -> Tensor:
+    # Its size is the given one, whatever the values are, so that it can be traced.
     counts: Any = numbers.new_zeros(size).scatter_add(0, places, numbers)
     result: Tensor = counts
     return result

@@ -21,6 +21,7 @@ CARRYING: Final = frozenset(
         *("flatten", "flip", "max_pool1d", "max_pool2d", "max_pool3d", "movedim", "narrow"),
         *("permute", "relu", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll"),
         *("select", "split", "squeeze", "swapaxes", "t", "tensor_split", "tile", "transpose"),
+        # Properties, such as ``.T``, arrive by the name of their getters.
         *("unbind", "unflatten", "unsqueeze", "view", "view_as", "__get__"),
     }
 )
@@ -29,6 +30,7 @@ QUESTIONS: Final = frozenset(
     {
         *("__len__", "backward", "dim", "element_size", "get_device", "is_complex"),
         *("is_contiguous", "is_floating_point", "is_nonzero", "numel", "register_hook"),
+        # ``__set__`` is the assignment of a property, as of ``.grad``.
         *("retain_grad", "size", "stride", "storage_offset", "data_ptr", "__set__", "__repr__"),
         *("__format__", "register_post_accumulate_grad_hook", "is_inference", "_is_view"),
         *("type", "numpy"),

@@ -24,6 +24,7 @@ _MODULE: Final = "_samba_op_fusion"
 """Attribute of a module that is to be one section: its name; copies of the module have it, too."""
 _NODE: Final = "samba_op_fusion"
 """Key of a node's metadata while it is traced: use and name of the lines that made it."""
+# torch writes ``layer@1`` for the second call of one module.
 _CALL_NUMBER: Final = re.compile(r"@\d+")
 _USES: Final = itertools.count()
 
@@ -53,6 +54,7 @@ def marked_lines(name: str) -> Iterator[None]:
         use = next(_USES)
         for node in graph.nodes:
             if node not in before:
+                # The outer context ends last, and overwrites what an inner one wrote.
                 node.meta[_NODE] = (use, name)
 
 
@@ -68,11 +70,13 @@ def apply_marks(program: ExportedProgram, module: nn.Module) -> None:
         for path, part in module.named_modules(remove_duplicate=False)
         if _MODULE in part.__dict__
     }
+    # Counted anew in every program: the same model makes the same bytes whatever was marked before.
     numbers: dict[Any, str] = {}
     for part in program.graph_module.modules():
         for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
             stack = node.meta.get("nn_module_stack")
             mark = node.meta.get(_NODE) or (_of_module(stack, names) if stack and names else None)
+            # Nodes that no module made, such as inputs, have no record to write to.
             if stack and mark is not None:
                 number = numbers.setdefault(mark[0], str(len(numbers)))
                 entry = ("", write_mark(number, mark[1]))
@@ -81,6 +85,7 @@ def apply_marks(program: ExportedProgram, module: nn.Module) -> None:
 
 def _of_module(stack: dict[str, tuple[str, Any]], names: dict[str, str]) -> tuple[str, str] | None:
     """Return call and name of the outermost module of a stack that is marked."""
+    # The record begins with the outermost module.
     for path, _ in stack.values():
         plain = _CALL_NUMBER.sub("", path)
         if plain in names:

@@ -99,7 +99,9 @@ def _with_backward(
     function: type[Function], within: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> type[Function]:
     """Return a function whose backward is changed, by whichever of its two names it is written."""
+    # torch takes either name, and refuses a function that has both.
     name = "backward" if function.backward is not Function.backward else "vjp"
+    # A subclass: the user's own class must stay as it is for calls outside.
     return type(
         function.__name__, (function,), {name: staticmethod(within(getattr(function, name)))}
     )
@@ -114,6 +116,7 @@ class TensorHookRule:
     def run(self, tensors: Sequence[Tensor], known: Known) -> list[Tensor]:
         """Register the hook; see ``GradientRule``."""
         for tensor in tensors:
+            # torch refuses a hook on a tensor that needs no gradient, and none would ever come.
             if tensor.requires_grad:
                 tensor.register_hook(known.within(self.hook))  # type: ignore[no-untyped-call]
         return []
@@ -130,6 +133,7 @@ class GradientCallRule:
     def creates_graph(self) -> bool:
         """Whether the gradients are to be differentiated themselves."""
         args, keywords = self.arguments
+        # It may be given by position as well as by name.
         bound = inspect.signature(torch.autograd.grad).bind(*args, **keywords)
         return bool(bound.arguments.get("create_graph", False))
 
@@ -171,6 +175,8 @@ class ModuleCall:
         """
         hooks = list(map(known.within, self.hooks))
         before = list(map(known.within, self.before))
+        # torch's own class decides which gradients hooks see, so that they see what eager torch
+        # shows.
         self._both_ends = BackwardHook(self.module, hooks, before)
         return self._both_ends.setup_input_hook(arguments)  # type: ignore[no-untyped-call]
 
@@ -233,6 +239,7 @@ class Hook:
             raise GradientError(
                 f"the hook {code_place(self.function)} cannot be compiled: {explained(error)}"
             ) from error
+        # A hook may also write into the gradient, and return nothing.
         written = [gradient._version for gradient in gradients] != versions
         if not written and not tensors_of(result):
             raise GradientError(
@@ -254,6 +261,7 @@ def checked_hook(hook: Callable[..., Any]) -> Hook:
     """
     plain = _plain(hook)
     code = getattr(plain, "__code__", None)  # what is written in C has none
+    # torch wraps such hooks in a function of that file, by which alone they can be told.
     if code is not None and code.co_filename == torch.autograd.graph.__file__:
         user = inspect.getclosurevars(plain).nonlocals.get("fn", hook)
         raise GradientError(
@@ -283,6 +291,7 @@ def code_place(function: Callable[..., Any]) -> str:
 
 def _plain(function: Any) -> Any:
     """Return the function that a partial, a method or an object with ``__call__`` calls."""
+    # They may lie in each other in any order.
     while isinstance(function, functools.partial | Hook):
         function = function.func if isinstance(function, functools.partial) else function.function
     if not inspect.isroutine(function) and not hasattr(function, "__code__"):
@@ -308,6 +317,7 @@ def holes(value: Any) -> Any:
     return pytree.tree_map(lambda leaf: _HOLE if isinstance(leaf, Tensor) else leaf, value)
 
 
+# An object of its own, as None may be an argument.
 _HOLE: Final = object()
 
 

@@ -50,6 +50,7 @@ def refused_host_randomness(module: nn.Module) -> Iterator[None]:
     # Case 1: functions of the modules, and the names that the files of the user's classes gave them.
     with contextlib.ExitStack() as stack:
         for owner in (random, np.random, *_files(module)):
+            # A list, because replacing changes the dictionary.
             for name, function in list(vars(owner).items()):
                 called = _drawing(function)
                 if called:
@@ -79,6 +80,7 @@ def _drawing(function: Any) -> str | None:
 
 def _files(module: nn.Module) -> list[Any]:
     """Return the Python modules in which the classes of a module are written, but torch's own."""
+    # Names that a file imported before, as by ``from random import random``, are only found there.
     names = {type(inner).__module__ for inner in module.modules()}
     kept = sorted(name for name in names if name.partition(".")[0] != "torch")
     return [sys.modules[name] for name in kept if name in sys.modules]
@@ -105,11 +107,13 @@ def _state(generator: Any) -> str:
         return str(generator.getstate())
     legacy = isinstance(generator, np.random.RandomState)
     state = generator.get_state(legacy=False) if legacy else generator.bit_generator.state
+    # Whole arrays, whatever the user's print options are.
     with np.printoptions(threshold=sys.maxsize):
         return str(state)
 
 
 def _forward(module: nn.Module) -> str:
     """Return the line on which a module's ``forward`` begins."""
+    # A decorator's wrapper would lead to the decorator's file.
     code = inspect.unwrap(type(module).forward).__code__
     return f"{Path(code.co_filename).name}:{code.co_firstlineno}"

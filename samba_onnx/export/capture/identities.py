@@ -33,6 +33,7 @@ def restore_identities(program: ExportedProgram) -> None:
                 program.graph.erase_node(source)
     if not originals:
         return
+    # The signature knows outputs by name, and these names are gone.
     for spec in program.graph_signature.output_specs:
         name = getattr(spec.arg, "name", None)
         if name in originals:
@@ -51,4 +52,5 @@ def _original(node: fx.Node) -> fx.Node | None:
     before, after = original.meta.get("val"), node.meta.get("val")
     if not isinstance(before, Tensor) or not isinstance(after, Tensor):
         return None
+    # Of the same shape nothing was broadcast, and the result is the tensor itself.
     return original if before.shape == after.shape else None

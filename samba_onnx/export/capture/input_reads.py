@@ -70,6 +70,7 @@ class InputReads(TorchFunctionMode):
 
     def __enter__(self) -> Self:
         """Begin to notice."""
+        # The module runs on copies of what was given: only its call shows which tensors these are.
         self._hook = self._module.register_forward_pre_hook(self._begin, with_kwargs=True)
         return super().__enter__()  # type: ignore[no-untyped-call, no-any-return]
 
@@ -82,6 +83,7 @@ class InputReads(TorchFunctionMode):
         """Take in the inputs and weights that the module runs with."""
         for name, value in _by_name(module, args, keywords).items():
             self._note(value, frozenset([f"input {name!r}"]))
+        # Without training, weights are the same in all runs.
         if self._training:
             for path, weight in module.named_parameters():
                 if weight.requires_grad:
@@ -107,12 +109,16 @@ class InputReads(TorchFunctionMode):
             # compiles its model can rewrite them: a warning says that all runs will do the same.
             if not str(place).startswith("module "):
                 raise self._refusal(min(origins))
+        # Most calls see nothing that has an origin, and need not be watched for writing.
         versions = [tensor._version for tensor in tensors] if origins else []
         result = func(*args, **(kwargs or {}))
+        # Not strict: there are no versions where nothing has an origin.
         for tensor, version in zip(tensors, versions, strict=False):
             if tensor._version != version:
+                # Or to ask for the memory would come through here again.
                 with torch._C.DisableTorchFunction():
                     memory: Any = tensor.untyped_storage()
+                # The memory is kept alive with it, or another one might get its address.
                 self._written[memory._cdata] = origins | self._known(tensor), memory
         if origins and func not in _OF_SHAPES:
             self._note(result, origins)
@@ -121,6 +127,7 @@ class InputReads(TorchFunctionMode):
     def _known(self, tensor: Tensor) -> frozenset[str]:
         """Return what a tensor comes from."""
         own: frozenset[str] = self._origins.get(tensor, _NOTHING)
+        # Other layouts have no memory of their own to look up.
         if not self._written or tensor.layout is not torch.strided:
             return own
         with torch._C.DisableTorchFunction():

@@ -135,8 +135,10 @@ class KnownValues(TorchFunctionMode):
         if computed is None:
             return self._traced(func, args, keywords, tensors)
         if computed.is_answer:
+            # A recorded run holds an answer to this question, which must not go to the next one.
             self._asked.skip(func, args)
             return computed.result
+        # A trace has no sizes that depend on values: the result becomes a constant.
         if computed.has_own_sizes:
             traced = pytree.tree_map(_lifted, computed.result)
         else:
@@ -147,6 +149,8 @@ class KnownValues(TorchFunctionMode):
     def _created(self, func: _Function, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call a function of no tensors: one that makes them, or does something else altogether."""
         traced = func(*args, **keywords)
+        # Only what made tensors is called a second time: others, such as setting a seed, have
+        # effects.
         if any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves(traced)):
             computed = self._computed(func, args, keywords)
             if computed is not None:
@@ -167,6 +171,7 @@ class KnownValues(TorchFunctionMode):
         """Return the real counterpart of a tensor; ``_UNKNOWN`` if it has none."""
         if isinstance(tensor, FakeTensor):
             return self._values.get(tensor, _UNKNOWN)
+        # Subclasses and other layouts cannot be copied through their memory.
         if type(tensor) is not Tensor or tensor.is_meta or tensor.layout is not torch.strided:
             return _UNKNOWN
         if is_functorch_wrapped_tensor(tensor):  # what torch.vmap gives to a function
@@ -179,7 +184,10 @@ class KnownValues(TorchFunctionMode):
         """Return a copy of a tensor of the user's own; tensors in one memory share one copy of it."""
         with _really():
             storage = tensor.untyped_storage()
+            # Every empty memory has address 0.
             key = storage.data_ptr() or id(tensor)
+            # The memory is copied as a whole, so that what is written through one view shows in the
+            # others.
             if key not in self._memories:
                 copy: Any = storage.clone()  # type: ignore[no-untyped-call]
                 self._memories[key] = tensor, tensor.detach().new_empty(0).set_(copy)
@@ -202,8 +210,10 @@ class KnownValues(TorchFunctionMode):
             except Exception:  # torch raises the same when it is traced, and says where
                 return None
         leaves = pytree.tree_leaves(result)
+        # What is drawn at random is another value in every run.
         if watch.is_random or any(_is_tensor(x) and x.numel() > _LARGEST for x in leaves):
             return None
+        # None is what functions return that only write.
         is_answer = result is not None and not any(map(_is_tensor, leaves))
         return _Computed(result, watch.has_own_sizes, is_answer)
 
@@ -225,6 +235,7 @@ class KnownValues(TorchFunctionMode):
         elif func in _SUBSCRIPTS:
             args = args[0], self._places(args[1]), *args[2:]
         known = [t for t in tensors if isinstance(t, FakeTensor) and t in self._values]
+        # Functions in Python have no schema that says what they write into: versions tell.
         versions = [tensor._version for tensor in known]
         result = func(*args, **keywords)
         for tensor, version in zip(known, versions, strict=True):
@@ -283,4 +294,5 @@ def _is_tensor(leaf: Any) -> bool:
 
 def _lifted(leaf: Any) -> Any:
     """Return a tensor as a constant of the graph that is being traced."""
+    # A clone: what is written into the known value later must not change the constant.
     return _LIFTED(leaf.clone()) if _is_tensor(leaf) else leaf

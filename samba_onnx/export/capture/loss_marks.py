@@ -22,6 +22,7 @@ __all__ = ["LOSS_FUNCTIONS", "loss_marks", "loss_source"]
 _MARK: Final = "samba_loss"
 """Key of a node's metadata: the name of the loss function or class that returned its value."""
 
+# The one loss of torch's whose name does not say that it is one.
 _OTHER_NAMES: Final = frozenset({"kl_div"})
 
 
@@ -93,5 +94,6 @@ def _mark(result: Any, name: str) -> None:
     if mode is None or not isinstance(result, Tensor):
         return
     slot = get_proxy_slot(result, mode.tracer, None)
+    # A tensor that is a constant of the trace has no node yet.
     if slot is not None:
         slot.proxy.node.meta[_MARK] = name

@@ -124,9 +124,11 @@ class _Flattening:
         if _is_dataclass(leaf):
             names = (field.name for field in dataclasses.fields(leaf))
             return Fields((key, self.plain(getattr(leaf, key), key)) for key in names)
+        # To torch's registry it is another class than tuple, and unknown.
         if isinstance(leaf, torch.Size):
             return tuple(leaf)
         if isinstance(leaf, _DROPPED):
+            # They keep their place among the outputs, which callers take apart by position.
             return None
         raise ModelError(
             f"{type(self.module).__name__} returns an object of class {type(leaf).__name__}: return "

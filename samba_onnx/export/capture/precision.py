@@ -224,6 +224,7 @@ class _Narrowing(TorchFunctionMode):
             return self._dtype(args[0])
         if name in QUESTIONS:
             return func(*args, **keywords)
+        # The target's type decides, whatever function writes into it: names are looked at afterwards.
         if is_in_place(func) or keywords.get("out") is not None:
             return self._in_place(func, args, keywords)
         if name in NORMALISING and self._has_statistics(name, args, keywords):

@@ -28,6 +28,7 @@ def promoting(module: nn.Module) -> Iterator[None]:
     if not current_precision().is_own:  # a precision decides on every operand by itself
         yield
         return
+    # A stack, as calls may lie in each other.
     contexts: list[contextlib.ExitStack] = []
 
     def enter(called: nn.Module, args: Any, keywords: Any) -> None:
@@ -42,6 +43,7 @@ def promoting(module: nn.Module) -> Iterator[None]:
 
     hooks = (
         module.register_forward_pre_hook(enter, with_kwargs=True),
+        # Also after an error, or the mode would outlive the call.
         module.register_forward_hook(leave, always_call=True),
     )
     try:
@@ -62,6 +64,7 @@ def _any_recurrent_input() -> Iterator[None]:
 
     def check_input(layer: nn.RNNBase, value: Tensor, sizes: Tensor | None) -> None:
         own = next(layer.parameters()).dtype
+        # Only this pair is promoted; torch's own check refuses any other.
         pair = {own, value.dtype} == {torch.bfloat16, torch.float32}
         original(layer, value.to(own) if pair else value, sizes)
 

@@ -66,10 +66,13 @@ class RuleRecorder:
             GradientError: It has hooks that cannot be compiled; the message names their line.
         """
         _refuse_old_hooks(module)
+        # A module may be traced more than once: rules of an attempt before are in no graph.
         self.rules.clear()
         end = module.register_forward_hook(self._keep_live)
         try:
             with (
+                # At the base class, as the user's code may have looked `apply` up before, under any
+                # name.
                 self._functions(),
                 replaced(modules, "BackwardHook", self._module_hook),
                 replaced(saved_tensors_hooks, "__enter__", _refuse_saved_tensors_hooks),
@@ -85,6 +88,7 @@ class RuleRecorder:
         recorder = self
 
         def apply(function: Any, *arguments: Any) -> Any:
+            # The base's apply would be this one; past it is torch's own.
             run = super(_SingleLevelFunction, function).apply  # type: ignore[misc]
             if function is CheckpointFunction:
                 raise GradientError(
@@ -110,12 +114,15 @@ class RuleRecorder:
         """
         tensors = tensors_of(arguments)
         differentiated = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        # As in eager torch: where nothing is differentiated, the backward is never used.
         if get_proxy_mode() is None or not differentiated:
             return run(*arguments)
+        # A backward may read tensors around its class, which nothing else of the call leads to.
         enclosed = _enclosed_tensors(function)
         if enclosed:
             self.note(KeepRule(tuple(enclosed)), enclosed, [])
         taken = TakenValues()
+        # What the forward does inside is no part of the graph: the rule runs it again.
         with disable_proxy_modes_tracing(), _Untraced(), taken.noted():
             result = run(*arguments)
         self.note(FunctionRule(function, holes(arguments), taken), tensors, tensors_of(result))
@@ -157,8 +164,11 @@ class RuleRecorder:
         for tensor in tensors:
             node = getattr(tracer.unwrap_proxy(tensor), "node", None)
             if node is None or node.op != "call_function" or not tensor.is_leaf:
+                # Placeholders have their flags from the module, and computed tensors follow from
+                # what they are computed of.
                 continue
             if tensor.requires_grad and not any(map(self._requires, node.users)):
+                # What reads the tensor stands further down already.
                 with tracer.graph.inserting_after(node):
                     self.note(RequiringRule(True), [tensor], [])
 
@@ -174,6 +184,7 @@ class RuleRecorder:
         """Note the tensors that a hook or a backward may know, when the forward pass ends."""
         mode = get_proxy_mode()
         if self.rules and mode is not None:
+            # Which of them a hook knows cannot be told, so all that the trace has are kept.
             live = tuple(tensor for tensor in mode.tracer.tensor_tracker if tensor is not None)
             self.note(KeepRule(live), live, [])
 
@@ -182,6 +193,8 @@ class _NotedModuleHook(BackwardHook):
     """Torch's hook around the call of a module, whose two ends are noted."""
 
     def __init__(self, recorder: RuleRecorder, call: ModuleCall) -> None:
+        # Without hooks: they see gradients when the graph is differentiated, and not while it is
+        # traced.
         super().__init__(call.module, [], [])
         self._recorder = recorder
         self._call = call
@@ -228,7 +241,9 @@ class _TensorHooks(TorchFunctionMode):
                 "to be differentiated as a loss, or compute with torch.autograd.grad"
             )
         if func is torch.autograd.grad:
+            # Tensors that forward made with requires_grad left no trace of it up to here.
             self._recorder.require(tensors_of(args[1:2] or (kwargs or {}).get("inputs")))
+            # torch's own backward would be traced; the rule computes it again instead.
             with disable_proxy_modes_tracing(), torch._C.DisableTorchFunction():
                 result = func(*args, **(kwargs or {}))
             rule = GradientCallRule(holes((args, kwargs or {})))
@@ -236,6 +251,7 @@ class _TensorHooks(TorchFunctionMode):
             return result
         result = func(*args, **(kwargs or {}))
         if func in _REQUIRING:
+            # By position or by name; without it, requires_grad_() means yes.
             wanted = bool((*args, *(kwargs or {}).values(), True)[1])
             self._recorder.note(RequiringRule(wanted), [args[0]], [])
         elif func in _HOOKS:
@@ -247,6 +263,7 @@ class _TensorHooks(TorchFunctionMode):
                     "every run: register it once, before the model is compiled"
                 )
             self._recorder.note(TensorHookRule(checked_hook(hook)), [tensor], [])
+        # Equal and not identical: every access makes another wrapper of the same getter.
         elif func == _HISTORY and result is not None:
             return _History(result)
         return result
@@ -294,13 +311,16 @@ def _enclosed_tensors(function: Any) -> list[Tensor]:
     cells: list[Any] = []
     for name in ("forward", "backward", "setup_context"):
         cells += getattr(getattr(function, name, None), "__closure__", None) or ()
+    # A name that is assigned later has an empty cell, whose content cannot be read.
     contents = [cell.cell_contents for cell in cells if cell != type(cell)()]
+    # One tensor may be known under several names.
     return list({id(tensor): tensor for tensor in tensors_of(contents)}.values())
 
 
 def _refuse_saved_tensors_hooks(hooks: saved_tensors_hooks) -> None:
     """Enter a context of the user's that changes what is kept for the backward."""
     pack = hooks.pack_hook
+    # torch uses these hooks itself, as for checkpoints that are repeated.
     if "/torch/" in pack.__code__.co_filename.replace("\\", "/"):
         torch._C._autograd._push_saved_tensors_default_hooks(pack, hooks.unpack_hook)
         return
@@ -313,8 +333,10 @@ def _refuse_saved_tensors_hooks(hooks: saved_tensors_hooks) -> None:
 def _refuse_old_hooks(module: nn.Module) -> None:
     """Refuse hooks of ``register_backward_hook``, which see other gradients than the module's."""
     listed = list(modules._global_backward_hooks.values())
+    # torch has one list for both kinds, and a flag that says which kind is in it.
     old = [] if modules._global_is_full_backward_hook else listed
     for inner in module.modules():
+        # None is a module without hooks.
         if inner._is_full_backward_hook is False:
             old += inner._backward_hooks.values()
     if old:

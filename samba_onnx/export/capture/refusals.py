@@ -20,6 +20,7 @@ from samba_onnx.errors import ModelError, UsageError
 from samba_onnx.export.capture.explanations import explained, raised_at, user_place
 from samba_onnx.export.capture.replacing import replaced
 
+# Refused where they begin: further in, torch fails with words about its own functions.
 _CALLS: Final = (
     (
         torch._VF,
@@ -81,6 +82,7 @@ def refuse_unless_fitting(
     refuse_scripted(module)
     _refuse_unseen(module)
     for leaf in pytree.tree_leaves((args, dict(keywords))):
+        # A dataclass that torch's registry does not know is a leaf.
         if dataclasses.is_dataclass(leaf):
             raise UsageError(
                 f"an input of {type(module).__name__} is a dataclass, {type(leaf).__name__}: give "
@@ -93,6 +95,7 @@ def refuse_unless_fitting(
             )
     _refuse_elsewhere(module, args, keywords)
     signature = inspect.signature(module.forward)
+    # Before tracing, whose error for this would name frames of torch's.
     try:
         signature.bind(*args, **keywords)
     except TypeError as error:

@@ -40,10 +40,12 @@ def restored(module: nn.Module) -> Iterator[None]:
     """
     surroundings = Surroundings(module)
     states = [_State.of(inner) for inner in module.modules()]
+    # Only leaves have flags and gradients that can be set.
     leaves = [tensor for tensor in _members(module) if tensor.is_leaf]
     flags = [(leaf, native.requires_grad(leaf), native.gradient(leaf)) for leaf in leaves]
     drawn = random.getstate(), np.random.get_state()
     try:
+        # Of the CPU only, on which models are traced and compared.
         with torch.random.fork_rng(devices=[]):
             yield
     finally:
@@ -51,6 +53,7 @@ def restored(module: nn.Module) -> Iterator[None]:
         np.random.set_state(drawn[1])
         for state in states:
             state.restore()
+        # Behind the modules, whose attributes lead to what is put back here.
         surroundings.restore()
         for leaf, requires_grad, gradient in flags:
             if native.requires_grad(leaf) != requires_grad:
@@ -74,9 +77,11 @@ def members_replaced(module: nn.Module, counterpart: Callable[[Tensor], Tensor])
     Raises:
         UsageError: A tensor that the module carries is gone from its attribute.
     """
+    # By identity, so that what is shared is replaced by one and the same.
     twins: dict[int, Tensor] = {}
     collect(module)
     with restored(module), carrying(module, ModelError):
+        # Lists, since members may come and go while they are set.
         for inner in list(module.modules()):
             for members in (inner._parameters, inner._buffers):
                 for key, tensor in list(members.items()):
@@ -110,12 +115,14 @@ class _State:
             module: Stays as it is.
         """
         attributes = dict(vars(module))
+        # By exact type: derived containers may do anything when they are written.
         items = tuple((v, v.copy()) for v in attributes.values() if type(v) in _CONTAINERS)
         return cls(module, attributes, items)
 
     def restore(self) -> None:
         """Give the module back what it had."""
         own = vars(self.module)
+        # Written only where something differs, as most calls change nothing.
         if own.keys() != self.attributes.keys() or any(
             own[name] is not value for name, value in self.attributes.items()
         ):
@@ -131,6 +138,7 @@ class _State:
 
 def _differ(container: Any, items: Any) -> bool:
     """Return whether a dictionary or set has other items, or in another order, than it had."""
+    # By identity: items may be tensors, which do not compare to one truth value.
     now, before = list(container), list(items)
     if len(now) != len(before) or any(a is not b for a, b in zip(now, before, strict=True)):
         return True

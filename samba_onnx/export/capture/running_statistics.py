@@ -22,6 +22,7 @@ from samba_onnx.export.capture.replacing import replaced
 def followed_statistics() -> Iterator[None]:
     """Let normalisations keep their running statistics in tensors and by operators that say so."""
     with contextlib.ExitStack() as stack:
+        # SyncBatchNorm has a forward of its own.
         for kind in (_BatchNorm, nn.SyncBatchNorm):
             stack.enter_context(replaced(kind, "forward", _either(kind.forward)))
         stack.enter_context(replaced(torch, "instance_norm", _instance_norm(torch.instance_norm)))
@@ -49,10 +50,12 @@ def _normalised(module: _BatchNorm, value: Tensor, count: Tensor) -> Tensor:
     result = functional.batch_norm(
         value, mean, variance, module.weight, module.bias, True, 1.0, module.eps
     )
+    # As in torch, statistics are not differentiated.
     with torch.no_grad():
         count.add_(1)
         pairs = ((module.running_mean, mean), (module.running_var, variance))
         for statistic, batch in pairs:
+            # In the statistic's type: a count is an integer.
             share = 1.0 / count.to(statistic.dtype)
             statistic.copy_(share * batch + (1.0 - share) * statistic)
     return result
@@ -72,12 +75,16 @@ def _instance_norm(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
     ) -> Tensor:
         """Compute ``torch.instance_norm`` as torch does: by batch normalisation of all instances."""
         options = (use_input_stats, momentum, eps, cudnn_enabled)
+        # Without statistics to write, torch's own operator says all that it does.
         if running_mean is None or running_var is None or not use_input_stats:
             return original(input, weight, bias, running_mean, running_var, *options)
         instances, channels, *places = input.shape
+        # Every instance has statistics of its own to begin with, and their means are kept in the
+        # end.
         mean, variance = running_mean.repeat(instances), running_var.repeat(instances)
         scale = None if weight is None else weight.repeat(instances)
         shift = None if bias is None else bias.repeat(instances)
+        # Instances as channels: one batch of them all is normalised per instance and channel.
         rows = input.reshape(1, instances * channels, *places)
         result = torch.batch_norm(rows, scale, shift, mean, variance, *options)
         with torch.no_grad():

@@ -32,6 +32,7 @@ def samba_calls() -> Iterator[None]:
 
     The methods are there for the whole process, so that only one thread may capture at a time.
     """
+    # Of contexts inside each other, the outermost alone takes the methods away again.
     missing = [name for name in _METHODS if not hasattr(Tensor, name)]
     for name in missing:
         setattr(Tensor, name, _itself)
@@ -68,6 +69,7 @@ class OwnTensors(TorchFunctionMode):
         """
         if len(args) == 1 and not kwargs and type(args[0]) in _TORCH_KINDS:
             return func(*args)  # nearly all calls: torch's exporter asks for sizes and types
+        # To write into what is wrapped would be lost: the graph has it as a constant.
         target = args[0] if args and is_in_place(func) else (kwargs or {}).get("out")
         if isinstance(target, SambaTensor):
             raise ModelError(

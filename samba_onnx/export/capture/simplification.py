@@ -12,6 +12,7 @@ aten = torch.ops.aten
 
 _COPIES: Final = frozenset(
     {
+        # A functional graph writes nothing in place, so that a copy is the same value.
         aten.alias.default,
         aten.alias_copy.default,
         aten.clone.default,
@@ -56,12 +57,14 @@ def simplify(graph: fx.Graph) -> None:
     for node in graph.nodes:
         if node.op != "call_function":
             continue
+        # First, so that nodes that differ only in what they do not read become equal.
         _forget_unread(node)
         source = _same_value(node) or _twin(node, seen)
         if source is not None:
             node.replace_all_uses_with(source)
         elif node.target in _TO_SHAPE:
             _reshape_of_source(node)
+    # Here and not when a node is replaced, as the loop walks over the nodes.
     graph.eliminate_dead_code()
 
 
@@ -84,6 +87,7 @@ def _has_no_weight_gradient(node: fx.Node) -> bool:
 def _forget(node: fx.Node, position: int) -> None:
     """Put zeros of the same shape in an operand's place."""
     operand = node.args[position]
+    # Such a constant is nothing that would be kept.
     if not isinstance(operand, fx.Node) or operand.target is aten.full.default:
         return
     value: Tensor = operand.meta["val"]
@@ -91,6 +95,7 @@ def _forget(node: fx.Node, position: int) -> None:
         zeros = node.graph.call_function(
             aten.full.default, (list(map(int, value.shape)), 0), {"dtype": value.dtype}
         )
+    # With the place of its reader, as that is what it is computed for.
     zeros.meta = {**node.meta, "val": value}
     node.update_arg(position, zeros)
 
@@ -104,6 +109,7 @@ def _same_value(node: fx.Node) -> fx.Node | None:
         return source
     before, after = source.meta.get("val"), node.meta.get("val")
     if node.target in _MAYBE_NOTHING and isinstance(before, Tensor) and isinstance(after, Tensor):
+        # A conversion or view to what the value is already.
         return source if (before.shape, before.dtype) == (after.shape, after.dtype) else None
     return None
 
@@ -112,8 +118,10 @@ def _twin(node: fx.Node, seen: dict[object, fx.Node]) -> fx.Node | None:
     """Return an earlier node that computes the same; remember this one if there is none."""
     target = node.target
     if target is not operator.getitem:
+        # Rules and graphs within the graph may have effects.
         if not isinstance(target, torch._ops.OpOverload):
             return None
+        # Two draws are two values, although their operands are the same.
         if torch.Tag.nondeterministic_seeded in target.tags:
             return None
     key = (target, _hashable(node.args), _hashable(node.kwargs))
@@ -134,6 +142,7 @@ def _reshape_of_source(node: fx.Node) -> None:
     """Reshape from the first of a chain of reshapes."""
     node.target = aten.reshape.default
     source = node.args[0]
+    # What lies between only says how the same elements are cut: the last shape decides.
     while isinstance(source, fx.Node) and source.target in _FREE:
         source = source.args[0]
     value: Tensor = node.meta["val"]

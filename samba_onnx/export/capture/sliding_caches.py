@@ -38,11 +38,13 @@ def length_of(layer: Any) -> Tensor | None:
     number, length = getattr(layer, NUMBER, None), getattr(layer, LENGTH, None)
     if number is None or not isinstance(length, Tensor):
         return None
+    # It goes by the tensor, and leaves the number behind.
     if isinstance(layer, _ByTensor):
         return length
     if not _has_value(length):
         # Captured in the original class, which is so only where the number is known to be right.
         return torch.full_like(length, number)
+    # The one that is further on is the true one, as both only grow.
     return length if int(length) >= number else torch.full_like(length, number)
 
 
@@ -143,6 +145,7 @@ class _ByTensor:
         """Return the number of rows that ``update`` will return, and the position of the first."""
         if query_length == 1:
             first = (self.cumulative_length - self.max_cache_len + 1).clamp(min=0)
+            # As many rows as are kept: a single new one takes the place of the oldest.
             return self.max_cache_len, _Offset(first)
         return self.max_cache_len + query_length, _Offset(self.cumulative_length - self._kept)
 
@@ -159,6 +162,7 @@ class _ByTensor:
         # Rows move up by one once the window is full, by none before.
         full = (self.cumulative_length >= self.max_cache_len).long()
         rows = (torch.arange(self.max_cache_len) + full).clamp(max=self.max_cache_len - 1)
+        # A full window has its newest row last.
         place = self.cumulative_length.clamp(max=self.max_cache_len - 1)
         kept = old.index_select(2, rows).index_copy(2, place.reshape(1), new)
         return kept, kept
@@ -166,6 +170,8 @@ class _ByTensor:
     def _put_several(self, old: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
         # Rows behind the last token are in its future, which causal masks hide.
         count = new.shape[2]
+        # Old and new rows together: the first of the new ones may attend to rows that are dropped
+        # afterwards.
         wide = torch.nn.functional.pad(old, (0, 0, 0, count))
         wide = wide.index_copy(2, torch.arange(count) + self._kept, new)
         first = (self._kept + count - self.max_cache_len).clamp(min=0)

@@ -68,6 +68,7 @@ class StateReads(TorchFunctionMode):
 
     def __enter__(self) -> Self:
         """Begin to notice."""
+        # The module runs on copies of its members: only the call shows which tensors these are.
         self._hook = self._module.register_forward_pre_hook(self._begin)
         return super().__enter__()  # type: ignore[no-untyped-call, no-any-return]
 
@@ -90,9 +91,12 @@ class StateReads(TorchFunctionMode):
     ) -> Any:
         tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
         origins = [self._origins.get(tensor) for tensor in tensors]
+        # One operand of unknown origin, such as an input, makes a result that is another one in
+        # every step anyway.
         known = None if None in origins else frozenset[str]().union(*origins)
         result = func(*args, **(kwargs or {}))
         if func in self._taking and known:
+            # As text now: a list may be changed by the module later.
             self._reads.append(_Read(self._place(), known, repr(result)))
         for leaf in pytree.tree_leaves(result):
             if not isinstance(leaf, Tensor):
@@ -100,6 +104,7 @@ class StateReads(TorchFunctionMode):
             if known is not None:
                 self._origins[leaf] = known
             else:
+                # Written in place, it is no longer computed from state alone.
                 self._origins.pop(leaf, None)
         return result
 
@@ -114,6 +119,7 @@ class StateReads(TorchFunctionMode):
         """
         changed = {path for path, t in _members(self._module).items() if self._differs(path, t)}
         first = self._reads
+        # Numbers out of what runs do not change cannot be others next time: no run is needed.
         if not any(read.paths & changed for read in first):
             return
         self.repeating = True
@@ -121,6 +127,7 @@ class StateReads(TorchFunctionMode):
             for _ in range(_FURTHER_RUNS):
                 self._reads = []
                 again()
+                # The longest, as one more or fewer question says that the module takes another way.
                 for read, other in itertools.zip_longest(first, self._reads):
                     if read is None or other is None or read.value != other.value:
                         raise self._refusal(read or other, changed)
@@ -143,6 +150,7 @@ class StateReads(TorchFunctionMode):
             return True
         # Nobody is to notice this question.
         with torch._C.DisableTorchFunction(), torch.no_grad():
+            # Without NaN, which does not equal itself: unchanged it is no change.
             return not torch.equal(own.nan_to_num(), tensor.nan_to_num())
 
 

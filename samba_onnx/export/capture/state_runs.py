@@ -70,6 +70,7 @@ class StateRuns:
         self._module = module
         self.look = look
         given = pytree.tree_map(_valued, (args, dict(keywords)))
+        # Two inputs in turn: state that depends on the input would look constant with one.
         self._inputs = [given, pytree.tree_map(_varied, given)]
 
     def calls(
@@ -92,6 +93,7 @@ class StateRuns:
         torch_calls = _Noting(made)
         with (
             members_replaced(self._module, _valued_member),
+            # Gradients are among the results of a module that trains, and of no other.
             torch.set_grad_enabled(self._module.training),
             HOST_OPERATORS.paused(),
             exporting(),
@@ -99,13 +101,17 @@ class StateRuns:
             self._undone(),
         ):
             first = self.look()
+            # Behind the look, so that what is tried does not count as the first value.
             if begin is not None:
                 begin()
             made.kept.append(first)
             for number in range(count):
                 if number:
                     _freeze(frozen, first, carried)
+                # Dropouts draw the same in every sequence of calls, so that results can be
+                # compared.
                 torch.manual_seed(number)
+                # The first call only: what was before it is what is carried into it.
                 with contextlib.nullcontext() if number else torch_calls:
                     made.results.append(self._call(number))
                 made.kept.append(self.look())
@@ -117,6 +123,7 @@ class StateRuns:
         first = self.look()
         leaves = [leaf for kept in first.values() for _, leaf, _ in kept.leaves]
         with natively(), torch.no_grad():
+            # Contents, too: objects that are no modules' may be written in place.
             values = [
                 (leaf, leaf._version, leaf.detach().clone())
                 for leaf in leaves
@@ -131,6 +138,7 @@ class StateRuns:
                     kept.restore(variable)
             with natively(), torch.no_grad():
                 for tensor, version, content in values:
+                    # Only what was written is copied back, as it may be large.
                     if tensor._version != version:
                         tensor.detach().copy_(content)
 
@@ -149,11 +157,14 @@ class StateRuns:
     def _gradients(self, outputs: Sequence[Tensor]) -> list[Tensor]:
         """Return the gradients of all outputs, which may depend on what outputs do not depend on."""
         with natively():
+            # torch takes no gradient of a complex number without being told of which part.
             ends = [o for o in outputs if o.requires_grad and not o.is_complex()]
             leaves = [p for p in self._module.parameters() if p.requires_grad]
             if not ends or not leaves:
                 return []
+            # In float64, so that ends of different types can be added up.
             total = torch.stack([end.sum().double() for end in ends]).sum()
+            # The graph stays, as the user's state may hold on to it.
             found = torch.autograd.grad(total, leaves, allow_unused=True, retain_graph=True)
         return [gradient for gradient in found if gradient is not None]
 
@@ -162,6 +173,7 @@ def _freeze(
     frozen: Collection[Variable], first: Mapping[Variable, Kept], carried: Sequence[Place]
 ) -> None:
     """Give variables their first values back, except for the tensors that are carried."""
+    # Read before variables are reset, as a carried tensor may lie in one of them.
     now = [(variable, steps, leaf_at(variable.value, steps)) for variable, steps in carried]
     for variable in frozen:
         if variable in first:
@@ -186,8 +198,10 @@ def equal(one: list[Tensor] | str, other: list[Tensor] | str) -> bool:
 def _same_bits(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
+    # Sparse tensors have no == of their own.
     if one.is_sparse:
         one, other = one.to_dense(), other.to_dense()
+    # NaN counts as equal to NaN.
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
@@ -241,7 +255,9 @@ def _varied(leaf: Any) -> Any:
     """Return the rows in another order, and other floating-point numbers in the same range."""
     if not isinstance(leaf, Tensor):
         return leaf
+    # In another order, as numbers themselves may be indices that must stay in range.
     rows = leaf.flip(0) if leaf.dim() else leaf
+    # Smaller, so that they stay in the range of the given ones.
     return rows * _SHRINK if leaf.is_floating_point() else rows
 
 

@@ -67,9 +67,11 @@ class Surroundings:
             module: With its submodules; their own attributes are not noted.
         """
         held = _Notes()
+        # What modules hold themselves is given back whole; see restore.
         for inner in module.modules():
             held.note(vars(inner).values())
         self._held = held
+        # Objects in globals may be anybody's, and are left alone.
         self._named = _Notes(containers_only=True)
         self._owners = [(owner, dict(vars(owner))) for owner in owners(module)]
         for _, names in self._owners:
@@ -98,6 +100,7 @@ class _Notes:
     def __init__(self, *, containers_only: bool = False) -> None:
         self._containers_only = containers_only
         self._copies: dict[int, tuple[Any, Any]] = {}
+        # By identity, each with the tensor itself, or another could get its address.
         self._contents: dict[int, tuple[Tensor, Tensor]] = {}
 
     def note(self, values: Iterable[Any]) -> None:
@@ -105,10 +108,12 @@ class _Notes:
         pending = list(values)
         while pending and len(self._copies) < _MOST:
             value = pending.pop()
+            # A tuple cannot change, but what is in it can.
             if type(value) is tuple:
                 pending += value
             elif isinstance(value, Tensor) and not self._containers_only:
                 self._copy_content(value)
+            # By exact type: derived ones may do anything when they are written.
             elif type(value) in _CONTAINERS:
                 if id(value) not in self._copies:
                     self._copies[id(value)] = value, value.copy()
@@ -141,11 +146,13 @@ class _Notes:
                 (container.extend if hasattr(container, "extend") else container.update)(items)
         with natively(), torch.no_grad():
             for tensor, values in self._contents.values():
+                # To copy nothing new would still count as writing, which changes the version.
                 if not torch.equal(tensor, values):
                     tensor.detach().copy_(values)
 
 
 def _has_values(tensor: Tensor) -> bool:
+    # Parameters are members, which are replaced while a module runs.
     if isinstance(tensor, nn.Parameter) or (
         isinstance(tensor, SambaTensor) and not tensor.has_data
     ):
@@ -164,12 +171,14 @@ def _differ(container: Any, items: Any) -> bool:
 def _drop_traced(container: Any, items: Any) -> None:
     """Take tensors without content out of a container; what they replaced in a dict is put back."""
     if isinstance(container, dict):
+        # A list, as keys are taken out meanwhile.
         for key, value in list(container.items()):
             if _is_traced(value) and key in items:
                 container[key] = items[key]
             elif _is_traced(value):
                 del container[key]
         return
+    # A list has no keys to tell what a tensor took the place of.
     kept = [value for value in container if not _is_traced(value)]
     container.clear()
     (container.extend if hasattr(container, "extend") else container.update)(kept)
@@ -208,8 +217,10 @@ def owners(module: nn.Module) -> list[Any]:
     Args:
         module: With all modules in it; classes of torch itself are left out.
     """
+    # Bases as well: a library's class may keep the cache that the user's class inherits.
     classes = [kind for inner in module.modules() for kind in type(inner).__mro__ if _is_own(kind)]
     files = [sys.modules[kind.__module__] for kind in classes if kind.__module__ in sys.modules]
+    # Each once, in an order that is the same in every process.
     return list(dict.fromkeys([*classes, *files]))
 
 
@@ -279,10 +290,12 @@ def _named_caches() -> Iterator[Any]:
 
 def _clear(cache: Any, belongs: Callable[[Any], bool]) -> None:
     """Empty the cache of a function if it holds what does not belong there."""
+    # Most caches of a process are empty, and to look into one takes several walks.
     if not cache.cache_info().currsize:
         return
     held = gc.get_referents(cache)
     for _ in range(3):  # its dict, the links inside, and what was returned
         held = gc.get_referents(*(one for one in held if not isinstance(one, _CODE))) + held
+    # A cache without tensors may be slow to fill again and does no harm.
     if any(map(belongs, held)):
         cache.cache_clear()

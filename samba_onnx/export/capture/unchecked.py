@@ -56,7 +56,9 @@ def gaussian_nll_loss(
     Raises:
         UsageError: Variances of another size.
     """
+    # torch takes a number as well, which is the variance of all.
     variance = var if isinstance(var, Tensor) else torch.full_like(input, var)
+    # One variance per row, without the last axis, as torch takes it.
     if variance.shape == input.shape[:-1] != input.shape:
         variance = variance.unsqueeze(-1)
     if variance.shape not in (input.shape, (*input.shape[:-1], 1)):
@@ -64,6 +66,7 @@ def gaussian_nll_loss(
             f"gaussian_nll_loss of {list(input.shape)} is given var of {list(variance.shape)}: "
             f"give one variance per number, or one per row"
         )
+    # torch clamps under no_grad: the value is the limit and the gradient that of the variance.
     variance = torch.where(variance < eps, eps + (variance - variance.detach()), variance)
     loss = 0.5 * (variance.log() + (input - target).square() / variance)
     if full:
@@ -87,10 +90,13 @@ def covariance(
         aweights: How much each observation counts.
     """
     rows = value.reshape(1, -1) if value.dim() < 2 else value
+    # Both kinds multiply; they differ in what is taken off for the correction.
     weights = _product(fweights, aweights)
     weighted = rows if weights is None else rows * weights
+    # A tensor in either case, so that what follows has one form.
     total = torch.full((), rows.shape[1]) if weights is None else weights.sum()
     taken: Tensor | int = correction
+    # Weights that are no counts take the correction in proportion, as torch's formula has it.
     if weights is not None and aweights is not None and correction:
         taken = correction * (weights * aweights).sum() / total
     centred = rows - (weighted.sum(1) / total).unsqueeze(1)
@@ -109,9 +115,11 @@ def correlation(value: Tensor) -> Tensor:
         value: (variables, observations), or (observations).
     """
     estimate = covariance(value)
+    # One row correlates with itself; the division makes NaN of a variance of 0, as torch's does.
     if estimate.dim() == 0:
         return estimate / estimate
     deviations = estimate.diagonal().sqrt()
+    # Rounding may lead just beyond 1.
     return (estimate / deviations.unsqueeze(1) / deviations).clamp(-1, 1)
 
 
@@ -126,6 +134,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r == 0:
         return input.new_zeros(0)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    # Which places are chosen depends on the length alone: a constant.
     places = torch.tensor(list(choose(range(len(input)), r)), dtype=torch.int64).reshape(-1, r)
     return input[places]
 
@@ -148,6 +157,7 @@ def unasserted(*_arguments: object) -> None:
     """Leave the values of a tensor unchecked."""
 
 
+# Functions and methods of one name are different objects to torch's mode.
 _FUNCTIONS: Final[Mapping[Any, Callable[..., Any]]] = MappingProxyType(
     {
         functional.ctc_loss: ctc_loss,

@@ -23,4 +23,5 @@ def restore_users(program: ExportedProgram) -> None:
         if isinstance(part, fx.GraphModule):
             for node in part.graph.nodes:
                 for source in node.all_input_nodes:
+                    # torch keeps users as the keys of a dictionary, in the order of the graph.
                     source.users.setdefault(node)

@@ -100,6 +100,7 @@ class Kept:
         if variable.value is not self.value:
             variable.assign(self.value)
         for container, items in self.copies:
+            # Into the same container, which others may hold as well.
             container.clear()
             (container.extend if hasattr(container, "extend") else container.update)(items)
 
@@ -120,9 +121,11 @@ def same_leaf(one: tuple[Any, Any, int], other: tuple[Any, Any, int]) -> bool:
         other: The leaf at the same place of the other.
     """
     (_, before, version), (_, after, later) = one, other
+    # The same tensor may have been written in place, which its version tells.
     if before is after:
         return version == later
     return (
+        # Of one type, as True equals 1.
         type(before) is type(after)
         and isinstance(before, _PLAIN)
         and (before == after or (before != before and after != after))
@@ -139,10 +142,12 @@ class Variables:
             module: With all modules in it.
         """
         self._module = module
+        # By owner and name, so that one variable is one object at all moments.
         self._known: dict[tuple[int, str], Variable] = {}
 
     def now(self) -> dict[Variable, Kept]:
         """Return what is kept at this moment, by variable."""
+        # One count for all variables: what several reach is looked at once.
         seen: set[int] = set()
         count = itertools.count()
         # Nobody who traces is to notice that versions of tensors are asked for.
@@ -169,6 +174,7 @@ class Variables:
             before: As ``now`` returned it.
         """
         now = self.now()
+        # For variables that come or go between the moments.
         nothing = Kept(MISSING, (MISSING,), (), ())
         return {
             variable
@@ -185,6 +191,7 @@ class Variables:
                         value, FunctionType
                     ):  # a step that somebody gave it, or a forward
                         yield from self._cells(value)
+        # Functions of classes and files may hold state in closures and in globals.
         for owner in owners(self._module):
             where = getattr(owner, "__name__", "")
             for name, value in list(vars(owner).items()):
@@ -195,6 +202,7 @@ class Variables:
 
     def _cells(self, function: FunctionType) -> Iterator[Variable]:
         names = function.__code__.co_freevars
+        # A cell that holds a function or a class is code and no state.
         for name, cell in zip(names, function.__closure__ or (), strict=True):
             variable = self._variable(cell, name, f"{name} of {function.__qualname__}")
             if _may_change(variable.value):
@@ -228,6 +236,7 @@ def _kept(
     def visit(value: Any, steps: tuple[Step, ...]) -> None:
         if steps in covered:
             return
+        # What was met before is a leaf: it may contain itself, and is visited already.
         items = _items(value) if next(count) < _MOST and id(value) not in seen else None
         if items is None:
             # Sizes and types of tensors are read off when two moments are compared.
@@ -236,6 +245,7 @@ def _kept(
             return
         seen.add(id(value))
         structure.append((type(value), len(items), tuple(map(repr, items))))
+        # A tuple cannot be written, and equal ones may be one object that stands in several places.
         if isinstance(value, tuple):
             seen.discard(id(value))
         else:
@@ -253,10 +263,12 @@ def _items(value: Any) -> dict[Step, Any] | None:
     """Return what is in a container or object, by the step to it; None for anything else."""
     if type(value) in (dict, collections.OrderedDict, collections.defaultdict):
         return dict(value)
+    # Named tuples too, whose classes are the user's own.
     if type(value) in _CONTAINERS or (isinstance(value, tuple) and hasattr(value, "_fields")):
         return dict(enumerate(value))
     return dict(vars(value)) if is_own_object(value) else None
 
 
 def _has_version(value: Any) -> bool:
+    # Tensors of inference mode count no versions, and raise when they are asked.
     return isinstance(value, Tensor) and not value.is_inference()

@@ -31,6 +31,7 @@ def whole_layers() -> Iterator[None]:
     """Give recurrent modules operators that torch does not take apart."""
     with contextlib.ExitStack() as stack:
         for name, layers in _LAYERS.items():
+            # In torch._VF, where torch.nn's modules look for them in every call.
             original = getattr(torch._VF, name)
             stack.enter_context(replaced(torch._VF, name, _either(original, layers)))
         yield
@@ -50,5 +51,6 @@ def _is_plain(arguments: tuple[Any, ...]) -> bool:
     if len(arguments) != 9 or not isinstance(arguments[2], list | tuple):
         return False
     _, _, params, has_biases, layers, _, _, bidirectional, _ = arguments
+    # Projections are one weight more per layer and direction.
     each = 4 if has_biases else 2
     return bool(len(params) == layers * (2 if bidirectional else 1) * each)

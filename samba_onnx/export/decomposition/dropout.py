@@ -156,11 +156,13 @@ def rate_of(node: fx.Node) -> float:
     name = operator_name(node)
     if name in _WAYS:
         arguments = _arguments(node)
+        # None is training, too, as native_dropout takes it.
         return float(arguments["p"]) if arguments["train"] is not False else 0.0
     if name == "scaled_dot_product_attention":
         return float(_arguments(node)["dropout_p"])
     if name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         arguments = _arguments(node)
+        # torch drops between layers only, so that a single one drops nothing.
         inner = arguments["num_layers"] > 1 and arguments["train"]
         return float(arguments["dropout"]) if inner else 0.0
     return 0.0
@@ -198,6 +200,7 @@ def sites(nodes: Sequence[fx.Node], names: Callable[[fx.Node, str], str]) -> dic
     """
     dropping = [(node, rate) for node in nodes if (rate := rate_of(node))]
     places = {}
+    # Numbered in the order of the graph: the same model draws the same masks.
     for stream, (node, rate) in enumerate(dropping):
         name = names(node, _kind(node))
         rates = ArginSpec(f"{name}{RATE}", "tensor(float)", rate)

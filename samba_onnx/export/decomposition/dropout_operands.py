@@ -57,6 +57,7 @@ def with_dropout_operands(
     if not any(rate_of(node) for one in inner for node in one.graph.nodes):
         return None  # most graphs: they need no copy
     copied = fx.GraphModule(graph_module, _copy(graph_module.graph))
+    # Inside a called graph, nothing can read placeholders of this one.
     _inline_graphs(copied)
     found = sites(list(copied.graph.nodes), names)
     if not found:
@@ -79,6 +80,7 @@ def _copy(graph: fx.Graph) -> fx.Graph:
 
 def _inline_graphs(module: fx.GraphModule) -> None:
     """Put the nodes of graphs that are called for their side effects in place of the calls."""
+    # A list, as calls are erased meanwhile.
     for call in list(module.graph.nodes):
         is_call = isinstance(call.target, torch._ops.HigherOrderOperator)
         if not is_call or call.target.name() not in _TRANSPARENT:
@@ -88,6 +90,7 @@ def _inline_graphs(module: fx.GraphModule) -> None:
             for index, argument in enumerate(call.args)
             if (called := _called(module, argument)) is not None
         )
+        # Innermost first, so that what is copied has no calls of its own left.
         _inline_graphs(inner)
         placeholders = inner.graph.find_nodes(op="placeholder")
         operands = dict(zip(placeholders, call.args[index + 1 :], strict=False))
@@ -105,6 +108,7 @@ def _called(module: fx.GraphModule, argument: Any) -> fx.GraphModule | None:
 def _operand(graph: fx.Graph, like: fx.Node, name: str, dtype: torch.dtype) -> fx.Node:
     """Add a placeholder of rank 0."""
     example = next(one.meta["val"] for one in like.all_input_nodes if "val" in one.meta)
+    # In the mode of the other examples: torch does not mix two.
     mode = torch.utils._pytree.tree_leaves(example)[0].fake_mode
     with graph.inserting_before():  # all of its nodes
         node = graph.placeholder(name)
@@ -134,6 +138,7 @@ def _replace(
             " cannot be compiled with its dropout: call eval() on the module, or write it apart",
         )
     for inner in smaller.graph.nodes:
+        # Messages and reports speak of the dropout's line, and not of ours.
         inner.meta |= {key: node.meta[key] for key in _PLACE if key in node.meta}
     places = dict(zip(smaller.graph.find_nodes(op="placeholder"), operands, strict=True))
     with module.graph.inserting_before(node):
@@ -159,6 +164,7 @@ def _read_instead(node: fx.Node, results: Any) -> None:
     several = isinstance(node.meta.get("val"), tuple | list)
     if not several:
         node.replace_all_uses_with(results[0] if isinstance(results, tuple | list) else results)
+    # A list, as readers are erased meanwhile.
     for user in list(node.users):
         assert user.target is operator.getitem, "several results are read one by one"
         user.replace_all_uses_with(results[user.args[1]])

@@ -59,6 +59,8 @@ class _Learnt(torch.autograd.Function):
         steps = torch.round(value * (1.0 / scale)) + rounded
         inside = (steps >= low) & (steps <= high)
         levels = steps.clamp(low, high) - rounded
+        # Within the range the gradient of a step is that of the rounding error, outside that of the
+        # limit.
         by_scale = torch.where(inside, (levels * scale - value) / scale, levels)
         by_zero = torch.where(inside, 0.0, -scale)
         return (
@@ -72,6 +74,7 @@ class _Learnt(torch.autograd.Function):
 
 def _steps(value: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
     """Return which step each number is nearest to."""
+    # torch multiplies by the reciprocal, which rounds differently from a division.
     scaled = value * (1.0 / scale)
     # A zero point that is no whole number is added before rounding.
     return torch.round(scaled + zero) if zero.is_floating_point() else torch.round(scaled) + zero
@@ -103,6 +106,7 @@ def per_tensor_if_enabled(
     """Round to steps of one size, unless that is switched off."""
     step, zero = scale.reshape(()), zero_point.reshape(())
     rounded, mask = _Rounded.apply(value, step, zero, quant_min, quant_max)  # type: ignore[no-untyped-call]
+    # A tensor says so, and another run may be told otherwise: both are computed.
     is_on = enabled.reshape(()) != 0
     return torch.where(is_on, rounded, value), mask | ~is_on
 
@@ -163,6 +167,7 @@ def observed(
 ) -> tuple[Tensor, ...]:
     """Follow the range of numbers by a moving average, and round to steps that fill it."""
     watches = observer_on.reshape(()) != 0
+    # Ranges are observed and not trained.
     data = value.detach()
     axes = [i for i in range(value.dim()) if i != ch_axis] if per_row_fake_quant else None
     least = data.amin(axes) if axes is not None else data.amin()
@@ -190,6 +195,7 @@ def resized(value: Tensor, size: Sequence[int], *, memory_format: object = None)
 
 def _averaged(running: Tensor, now: Tensor, part: float) -> Tensor:
     now = now.reshape(running.shape)
+    # Infinite before the first batch, which then counts as a whole.
     return torch.where(running.isinf(), now, running + part * (now - running))
 
 
@@ -206,11 +212,14 @@ def _parameters(
             torch.where(both, largest * -(half + 1), low),
             torch.where(both, largest * half, high),
         )
+    # The range is made to contain 0, which has to be a step itself.
     exact = (high.clamp(min=0) - low.clamp(max=0)) / (most - least)
+    # As in torch, a range of nothing has steps of this size.
     exact = torch.where(exact == 0, 0.1, exact)
     step = exact.clamp(min=_SMALLEST_STEP)
     low, high = low * (step / exact), high * (step / exact)
     below, above = low / step, high / step
+    # From the end with the smaller terms, whose sum is off by less.
     nearer_below = abs(least) + below.abs() < abs(most) + above.abs()
     zero = torch.where(nearer_below, least - below, most - above)
     if symmetric:

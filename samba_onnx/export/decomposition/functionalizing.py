@@ -52,9 +52,11 @@ def functionalized(graph_module: fx.GraphModule) -> fx.GraphModule | None:
         A graph whose ``meta["written"]`` maps the name of each placeholder that was written to the
         node with its last value; None if it is not that simple.
     """
+    # A copy, as the attempt may be given up half way.
     graph = fx.Graph()
     graph.output(graph.graph_copy(graph_module.graph, {}))
     graph_module = fx.GraphModule(graph_module, graph)
+    # Numbered once: what takes a node's place keeps its number.
     order = {node: index for index, node in enumerate(graph.nodes)}
     groups = _Groups()
     written: dict[str, fx.Node] = {}
@@ -97,6 +99,7 @@ def is_written(node: fx.Node) -> bool:
         family.add(member)
         pending += _may_share(member)
         for user in member.users:
+            # Whichever operand it writes: too many names are safe here, too few are not.
             if isinstance(user.target, torch._ops.OpOverload) and user.target._schema.is_mutable:
                 return True
             if member in _may_share(user):
@@ -185,6 +188,7 @@ def _replace(
         node.graph.erase_node(node)
         return True
     counterpart = _counterpart(node.target)
+    # Another name of the memory would need a value of its own from here on.
     if counterpart is None or _still_read(node, target, order, groups):
         return False
     example = node.meta["val"]
@@ -194,9 +198,11 @@ def _replace(
         node.args = node.args[:2]
     else:
         dtype = _result_type(node)
+        # In place the target's type stays, while the operator itself may promote.
         if dtype != example.dtype:
             result = _cast(node, example.dtype, order)
             node.meta["val"] = example.to(dtype)
+    # Earlier readers saw the value before.
     target.replace_all_uses_with(
         result, delete_user_cb=lambda user: user is not node and order[user] > order[node]
     )
@@ -211,6 +217,7 @@ def _counterpart(target: Any) -> torch._ops.OpOverload | None:
     schema = target._schema
     arguments = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     name = schema.name.rpartition("::")[2]
+    # Names such as __iand__ have counterparts that are called otherwise.
     if len(arguments) != 1 or not name.endswith("_") or name.endswith("__"):
         return None
     packet = getattr(_aten, name[:-1], None)
@@ -233,6 +240,7 @@ def _types(target: torch._ops.OpOverload) -> list[str]:
 def _still_read(node: fx.Node, target: fx.Node, order: dict[fx.Node, int], groups: _Groups) -> bool:
     """Return whether the memory that a node writes is read later under another name."""
     others = groups.of(target) - {target}
+    # A placeholder's memory belongs to others, who may read it when the graph has ended.
     return any(
         other.op == "placeholder" or any(order[user] > order[node] for user in other.users)
         for other in others
@@ -241,6 +249,7 @@ def _still_read(node: fx.Node, target: fx.Node, order: dict[fx.Node, int], group
 
 def _result_type(node: fx.Node) -> torch.dtype:
     """Return the dtype of the operator that a node calls now."""
+    # On meta tensors, as nothing but the type is asked for.
     args, keywords = fx.node.map_arg(
         (node.args, node.kwargs), lambda operand: operand.meta["val"].to(device="meta")
     )
@@ -252,6 +261,7 @@ def _cast(node: fx.Node, dtype: torch.dtype, order: dict[fx.Node, int]) -> fx.No
     with node.graph.inserting_after(node):
         cast = node.graph.call_function(_aten._to_copy.default, (node,), {"dtype": dtype})
     cast.meta = dict(node.meta)
+    # It counts as being where its source is, whose readers are compared with it.
     order[cast] = order[node]
     return cast
 
@@ -282,8 +292,10 @@ def _replace_batch_norm(
     statistics = [operand.meta["val"] for operand in (means, variances)]  # type: ignore[union-attr]
     node.target = _aten._native_batch_norm_legit_functional.default
     node.args = node.args[:8]
+    # What it keeps for a backward has the shapes of the running statistics.
     node.meta["val"] = (value, *statistics, *statistics)
     position, parts = node, []
+    # Results 1 and 2 are for torch's backward alone.
     for index in (0, 3, 4):
         with node.graph.inserting_after(position):
             position = node.graph.call_function(operator.getitem, (node, index))

@@ -34,6 +34,7 @@ def grid_sampler(
         result: Tensor = rule(value, grid, interpolation_mode, *options)
         return result
     sizes = value.shape[2:]
+    # A grid has the last axis first.
     axes = reversed(grid.unbind(-1))
     places = [
         _padded(_scaled(axis, size, align_corners), size, *options)
@@ -41,6 +42,7 @@ def grid_sampler(
     ]
     if interpolation_mode == _NEAREST:
         return _taken(value, [place.detach().round() for place in places])
+    # Which elements are read has no gradient; what they weigh has one.
     below = [place.detach().floor() for place in places]
     parts = []
     for corner in itertools.product((0, 1), repeat=len(sizes)):
@@ -73,9 +75,11 @@ def _padded(place: Tensor, size: int, padding_mode: int, align_corners: bool) ->
 
 def _reflected(place: Tensor, low: float, high: float) -> Tensor:
     span = high - low
+    # A single element is where all positions lie.
     if span == 0:
         return torch.zeros_like(place)
     way = (place - low).abs()
+    # How often a position is reflected is constant almost everywhere.
     turns = (way.detach() / span).floor()
     rest = way - turns * span
     return torch.where(turns % 2 == 0, low + rest, high - rest)
@@ -88,6 +92,7 @@ def _taken(value: Tensor, places: Sequence[Tensor]) -> Tensor:
     inside = torch.ones_like(places[0], dtype=torch.bool)
     for place, size in zip(places, sizes, strict=True):
         inside = inside & (place >= 0) & (place < size)
+        # Clamped to what can be read; what lay outside is zero in the end.
         index = index * size + place.clamp(0, size - 1).to(torch.int64)
     flat = index.reshape(batch, 1, -1).expand(-1, channels, -1)
     samples = value.reshape(batch, channels, -1).gather(2, flat)

@@ -67,6 +67,7 @@ class _Determinant(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         factors, pivots, result = ctx.saved_tensors
         diagonal = factors.diagonal(0, -2, -1)
+        # As torch does: a singular matrix has no inverse, but its determinant has a gradient.
         least = torch.finfo(factors.dtype).eps
         factors = factors + torch.diag_embed(torch.where(diagonal == 0, least, 0.0))
         return _transposed_inverse(factors, pivots, gradient * result)
@@ -91,6 +92,7 @@ def determinant(value: Tensor) -> Tensor:
     """Compute determinants, (...), of matrices (..., n, n)."""
     if _is_constant(value):
         return aten.linalg_det.default(value)  # type: ignore[no-any-return]
+    # The determinant of no rows is 1, in the shape and with the gradient that sums have.
     if value.numel() == 0:
         return value.sum((-2, -1)) + 1
     return cast(Tensor, _Determinant.apply(value))  # type: ignore[no-untyped-call]
@@ -128,16 +130,19 @@ def solve_ex(
     """
     if _is_constant(value, right):
         return aten.linalg_solve_ex.default(value, right, left=left)  # type: ignore[no-any-return]
+    # torch's rule for which right sides are vectors.
     is_vector = right.dim() == 1 or (
         right.dim() == value.dim() - 1 and right.shape == value.shape[:-1]
     )
     matrix = right.unsqueeze(-1) if is_vector else right
+    # X A = B is A^T X^T = B^T.
     if not left:
         value, matrix = value.mT, matrix.mT
     batch = torch.broadcast_shapes(value.shape[:-2], matrix.shape[:-2])  # type: ignore[no-untyped-call]
     operands = (one.expand(*batch, *one.shape[-2:]) for one in (value, matrix))
     result: Tensor = _Solve.apply(*operands)  # type: ignore[no-untyped-call]
     result = result if left else result.mT
+    # Nothing looks at values on the device, so that no failure is told.
     failures = torch.zeros(value.shape[:-2], dtype=torch.int32, device=value.device)
     return (result.squeeze(-1) if is_vector else result), failures
 

@@ -35,6 +35,7 @@ def multi_margin_loss(
     if weight is not None:
         excess = excess * weight[rows].unsqueeze(1)
     classes = torch.arange(scores.shape[1], device=value.device)
+    # The right class does not compete with itself.
     others = classes.unsqueeze(0) != rows.unsqueeze(1)
     losses = torch.where(others, excess, 0.0).sum(1) / scores.shape[1]
     return _reduced(losses, reduction, value.dim())
@@ -51,7 +52,9 @@ def multilabel_margin_loss(value: Tensor, target: Tensor, reduction: int = _MEAN
     """
     size = value.shape[-1] if value.dim() else 1
     scores, labels = value.reshape(-1, size), target.reshape(-1, size)
+    # The first negative label ends a sample's list.
     counted = (labels < 0).cumsum(1) == 0
+    # Any valid place will do: what does not count is left out below.
     places = torch.where(counted, labels, 0)
     classes = torch.arange(scores.shape[1], device=value.device)
     hit = (places.unsqueeze(2) == classes) & counted.unsqueeze(2)

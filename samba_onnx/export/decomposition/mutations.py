@@ -27,6 +27,7 @@ def made_functional(
         table: Decompositions for a second trace.
         enter: Called with every node before a second trace executes it.
     """
+    # First without tracing once more, which takes as long as the trace itself.
     simple = functionalized(traced)
     if simple is not None:
         return simple

@@ -85,6 +85,7 @@ def lstm_layer(
         cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
         hidden = o.sigmoid() * cell.tanh()
         states[step] = hidden
+    # A copy: an operator must not return its operand, as it would without any step.
     return states, cell.clone()
 
 
@@ -235,6 +236,7 @@ def _lstm_gradient(ctx: Any, gradient: Tensor, final: Tensor) -> tuple[Tensor | 
     )
     rows = gates.flatten(0, 1)
     d_w_ih, d_w_hh = (rows.t() @ seen.flatten(0, 1)).split([w_ih.shape[1], w_hh.shape[1]], 1)
+    # Both biases are added to the same sum, and have one gradient.
     d_bias = rows.sum(0)
     biases = (None if b_ih is None else d_bias, None if b_hh is None else d_bias)
     return gates @ w_ih, d_hidden, d_cell, d_w_ih, d_w_hh, *biases, None
@@ -254,6 +256,7 @@ def _gru_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     factors = torch.stack([by_reset, by_update, by_candidate * reset], 1)
     total, d_hidden = gate_recurrence(gradient, update, factors, w_hh, reverse)
     d_reset, d_update, d_candidate = by_reset * total, by_update * total, by_candidate * total
+    # The reset gate stands between the candidate and its hidden part only.
     inner = torch.cat([d_reset, d_update, d_candidate], -1)
     outer = torch.cat([d_reset, d_update, d_candidate * reset], -1)
     d_value, d_w_ih, d_b_ih = _input_gradients(value, w_ih, inner)
@@ -266,7 +269,9 @@ def _rnn_gradient(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     value, hidden, w_ih, w_hh, b_ih, b_hh, states = ctx.saved_tensors
     activation, reverse = ctx.options
     before = _previous(states, hidden, reverse)
+    # By the state itself, which is positive where what it was made of is.
     slope = 1 - states * states if activation == "tanh" else (states > 0).to(states.dtype)
+    # A simple layer hands nothing past its activation.
     carry = torch.zeros_like(slope)
     total, d_hidden = gate_recurrence(gradient, carry, slope.unsqueeze(1), w_hh, reverse)
     gates = total * slope

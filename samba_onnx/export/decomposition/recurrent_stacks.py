@@ -132,6 +132,7 @@ def _stack(
     data = value.transpose(0, 1) if batch_first else value
     finals: list[list[Tensor]] = [[] for _ in initial]
     for number in range(num_layers):
+        # torch drops between layers, and not before the first or behind the last.
         if number and dropout and train:
             data = torch.nn.functional.dropout(data, dropout, train)
         outputs = []

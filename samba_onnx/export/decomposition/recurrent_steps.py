@@ -20,6 +20,7 @@ __all__ = [
 ]
 
 _WHOLE: Final = frozenset({"samba::lstm_layer", "samba::gru_layer", "samba::rnn_layer"})
+# A variable of the context, as torch's own code is between those who set and who ask.
 _BY_STEPS: Final = ContextVar("_BY_STEPS", default=False)
 
 

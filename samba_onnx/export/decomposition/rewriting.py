@@ -116,6 +116,7 @@ def _product(
     if value.dim() == 0 or value.shape[dim] == 0:
         return value if value.dim() == 0 else value.sum(dim, keepdim) + 1
     slices = value.unbind(dim)
+    # Factor by factor: a gradient by quotients would fail at zeros.
     result = slices[0]
     for factor in slices[1:]:
         result = result * factor
@@ -154,6 +155,7 @@ class _Largest(torch.autograd.Function):
 def _lengths(difference: Tensor, p: float) -> Tensor:
     """Return norms over the last axis, whose gradient is zero where they are."""
     if p == 0.0:
+        # Zero times the sum gives a gradient, of zeros, as in torch.
         return (difference.detach() != 0).to(difference.dtype).sum(-1) + 0.0 * difference.sum(-1)
     if p == 1.0:
         return difference.abs().sum(-1)
@@ -173,6 +175,7 @@ def _index_fill(value: Tensor, dim: int, index: Tensor, content: Tensor) -> Tens
     if value.dim() == 0:
         return torch.where(torch.tensor(index.numel() > 0), content, value)
     size = value.shape[dim]
+    # Modulo the size, as negative indices count from the end.
     chosen = (torch.arange(size, device=value.device) == index.reshape(-1, 1) % size).any(0)
     shape = [1] * value.dim()
     shape[dim] = size
@@ -243,6 +246,7 @@ def _recurrent(
     masks: Tensor | None = None
     for layer in range(num_layers):
         if layer:
+            # One mask for all layers, which are one site with one stream.
             masks = draw.mask((num_layers - 1, *value.shape)) if masks is None else masks
             value = dropped(draw, value, masks[layer - 1])
         rows = slice(layer * directions, (layer + 1) * directions)

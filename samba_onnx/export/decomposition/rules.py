@@ -35,6 +35,7 @@ def decomposed(node: fx.Node) -> fx.GraphModule | None:
         return None
     for rule, whole in _rules(node, target):
         smaller = traced(rule, node.args, node.kwargs, node.all_input_nodes, whole=whole)
+        # A rule may lead back to the operator itself.
         if smaller is not None and all(inner.target != target for inner in smaller.graph.nodes):
             for inner in smaller.graph.nodes:
                 inner.meta |= {key: node.meta[key] for key in _OF_THE_WHOLE if key in node.meta}
@@ -44,12 +45,14 @@ def decomposed(node: fx.Node) -> fx.GraphModule | None:
 
 def _rules(node: fx.Node, target: Any) -> Iterator[tuple[Callable[..., Any], bool]]:
     """Yield functions that compute an operator, and whether composite operators in it stay whole."""
+    # Our own first, which is known to end in what can be written in ONNX.
     own = rewritten(target, node.args, None)
     if own is not None:
         yield own, True
     if target._can_decompose():
         yield target.decompose, False
     if target in decomposition_table:
+        # Whole first, as fewer nodes come of it.
         yield decomposition_table[target], True
         yield decomposition_table[target], False
 
@@ -86,12 +89,15 @@ def traced(
 
     try:
         with _fake_mode(examples), torch.no_grad():
+            # "real", since the examples are without content already.
             graph_module = make_fx(call, tracing_mode="real", pre_dispatch=whole)(*examples)
+    # torch's rules refuse what they do not know by any of these.
     except (ArithmeticError, NotImplementedError, RuntimeError):
         if strict:
             raise
         return None
     for node in graph_module.graph.nodes:
+        # Stacks are those of the rule's code, and say nothing of the user's.
         node.meta = {key: node.meta[key] for key in _KEPT_META if key in node.meta}
     return functionalized(graph_module)
 

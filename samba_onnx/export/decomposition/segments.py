@@ -41,6 +41,7 @@ def segment_reduce(
     """
     inside = _inside(lengths, offsets, value.shape[axis])
     inside = inside.reshape(*inside.shape, *[1] * (value.dim() - axis - 1))
+    # Every segment has all elements, neutral where they are not its own.
     spread = torch.where(inside, value.unsqueeze(axis), _NEUTRAL[reduce])
     if reduce in ("max", "min"):
         return _extreme(spread, reduce, axis + 1, initial)
@@ -52,6 +53,7 @@ def segment_reduce(
     if reduce == "sum":
         return total
     filled = inside.sum(axis + 1).to(value.dtype)
+    # An empty segment has no mean, as in torch, unless there is an initial number.
     return total / (filled if initial is None else filled.clamp(min=1))
 
 
@@ -76,6 +78,7 @@ def _extreme(spread: Tensor, reduce: str, axis: int, initial: float | None) -> T
 
 
 def _product(value: Tensor, axis: int) -> Tensor:
+    # Factor by factor: a gradient by quotients would fail at zeros.
     result = torch.ones_like(value.sum(axis))
     for factor in value.unbind(axis):
         result = result * factor

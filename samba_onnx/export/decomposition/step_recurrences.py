@@ -68,6 +68,7 @@ def gate_recurrence(
         ``[batch, hidden]``.
     """
     totals, state = torch.empty_like(gradient), torch.zeros_like(gradient[0])
+    # Gradients go from the last step to the first.
     for step in time_order(len(gradient), not reverse):
         total = gradient[step] + state
         gates = torch.cat(list(total * factors[step]), -1)
@@ -112,6 +113,7 @@ def cell_recurrence(
         The gradients of the gates ``[steps, batch, 4 * hidden]``, of the initial hidden state and of
         the initial cell state ``[batch, hidden]``.
     """
+    # A copy: an operator must not return its operand, as it would without any step.
     gates, hidden, cell = torch.empty_like(factors), torch.zeros_like(gradient[0]), final.clone()
     for step in time_order(len(gradient), not reverse):
         total = gradient[step] + hidden

@@ -31,6 +31,7 @@ def decompositions() -> dict[Any, Any]:
             continue
         if target in core or name.endswith(("_backward", "_backward_data")):
             table[target] = decomposition
+    # What batch normalisation becomes below stays whole.
     for target in (
         aten._native_batch_norm_legit.default,
         aten._native_batch_norm_legit_functional.default,
@@ -87,6 +88,7 @@ def _bag_weights_backward(
     """Compute the gradient of the weights of a bag's members: what each adds to its bag."""
     bags = _bags(indices, offsets, bags)
     products = (gradient.index_select(0, bags) * weight.index_select(0, indices)).sum(1)
+    # Padding adds nothing to its bag.
     return products if padding_idx < 0 else torch.where(indices == padding_idx, 0.0, products)
 
 
@@ -95,6 +97,7 @@ def _bags(indices: Tensor, offsets: Tensor, bags: Tensor) -> Tensor:
     if bags.numel() == indices.numel():
         return bags
     positions = torch.arange(indices.numel(), device=indices.device)
+    # As many bags have begun at a position as there are offsets up to it.
     return (positions.unsqueeze(0) >= offsets.unsqueeze(1)).sum(0) - 1
 
 
@@ -119,6 +122,7 @@ def _batch_norm(
         return result
     functional = aten._native_batch_norm_legit_functional.default
     *result, new_mean, new_variance = functional(*operands, training, momentum, eps)
+    # In place for now: functionalisation makes results of what is written.
     mean.copy_(new_mean)
     variance.copy_(new_variance)
     return tuple(result)

@@ -120,14 +120,17 @@ def joint_graph(request: JointRequest) -> Joint:
             hook cannot be compiled.
         ModelError: Something other than dropout draws random numbers.
     """
+    # Before the trace, which would only leave such hooks out.
     for name in request.leaves.keys() & request.rules.members.keys():
         refuse_accumulator_hooks(request.rules.members[name])
     trace = _Trace(request)
     table = decompositions()
     with _quiet():
+        # Tensors that the user's hooks know are not fake: they become constants, which are checked.
         traced = make_fx(
             trace, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True
         )(*trace.examples)
+        # The last step has nothing behind it that would mark what it traced.
         trace.marks.flush()
         trace.check_constants(traced)
         traced = made_functional(traced, table, trace.marks.replay)
@@ -147,6 +150,7 @@ class _Trace:
         self.examples: list[Tensor] = []
         graph = request.exported.graph
         values = {node.name: node.meta.get("val") for node in graph.find_nodes(op="placeholder")}
+        # New examples must be of the same mode: torch does not mix two.
         mode = detect_fake_mode(list(values.values()))
         if mode is None:
             raise InternalError("an exported graph has no examples: please report this")
@@ -213,6 +217,7 @@ class _Trace:
     def __call__(self, *flat: Tensor) -> list[Tensor]:
         self.marks.begin()
         values: dict[str, Any] = {**self._fixed, **dict(zip(self._names, flat, strict=True))}
+        # One leaf for all tied parameters, so that its gradient is the sum of theirs.
         leaves = {name: values[name].detach().requires_grad_() for name in self._leaders()}
         for name, leader in self._request.leaves.items():
             values[name] = leaves[leader]
@@ -228,11 +233,15 @@ class _Trace:
         inputs = [
             values[node.name] for node in self._request.exported.graph.find_nodes(op="placeholder")
         ]
+        # Whatever mode the caller is in.
         with torch.enable_grad():
+            # A mode costs time in every call, and without rules nobody needs it.
             with known if self._request.rules.noted else contextlib.nullcontext():
+                # What is written comes first among an exported graph's results.
                 outputs = run.run(*inputs)[-len(flat_outputs(self._request.exported)) :]
             gradients = self._gradients(outputs, leaves, values, run, known)
         results = [("output", o) for o in outputs]
+        # The module wrote into these very tensors, which have the new values now.
         results += [(f"update {name}", values[name]) for name in self._members if name in values]
         results += [(f"gradient {name}", g) for name, g in gradients.items()]
         self._results = [(role, isinstance(r, Tensor)) for role, r in results]
@@ -259,6 +268,7 @@ class _Trace:
             register_hooks(own[name], leaves[name], known)
         seeds = [values[_seed(index)] for index in self._request.losses]
         try:
+            # A parameter that no loss reaches is left without a gradient.
             gradients = torch.autograd.grad(losses, list(leaves.values()), seeds, allow_unused=True)
         except SambaError:
             raise
@@ -284,6 +294,7 @@ class _Trace:
         if own is None:
             return gradient
         if name in self._summed:
+            # Before the hooks, which in torch see what has been accumulated.
             gradient = values[_before(name)] + gradient
         with torch.no_grad():
             return after_accumulation(own, leaf, gradient, known)
@@ -301,6 +312,7 @@ class _Trace:
             module=traced,
             inputs=values,
             outputs=tuple(node for role, node in results if role == "output"),
+            # What has its old value still is not written at all.
             updates={name: node for name, node in updates.items() if node is not values[name]},
             gradients=_with_prefix(roles, "gradient "),
             seeds={index: values[_seed(index)] for index in self._request.losses},

@@ -65,6 +65,7 @@ def after_accumulation(parameter: Tensor, leaf: Tensor, gradient: Tensor, known:
 def _after(hook: Callable[..., Any], leaf: Tensor, gradient: Tensor, known: Known) -> Tensor:
     start = f"the hook {code_place(hook)}, which runs after accumulation,"
     version = gradient._version
+    # Where such hooks look for the gradient, and leave another one.
     leaf.grad = gradient
     try:
         known.within(hook)(leaf)
@@ -72,6 +73,7 @@ def _after(hook: Callable[..., Any], leaf: Tensor, gradient: Tensor, known: Know
         raise
     except Exception as error:  # whatever the user's hook raises
         raise GradientError(f"{start} cannot be compiled: {explained(error)}") from error
+    # Nothing is left on the leaf: the next hook is given what this one made.
     result, leaf.grad = leaf.grad, None
     if result is None:
         raise GradientError(

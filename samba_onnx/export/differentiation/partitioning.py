@@ -93,8 +93,10 @@ def partition(
     again.update(filter(_computed_again, nodes))
     kept = _kept(nodes, results, gradients, seeds, volatile, again)
     boundary = [_as_real(node) for node in kept]
+    # Once more, since complex values have nodes for their parts by now.
     nodes = list(joint.graph.nodes)
     returned, cut = set(results), set(boundary)
+    # Inputs are in memory anyway, unless the forward writes over them.
     saved = [n for n in boundary if n not in returned and (n.op != "placeholder" or n in volatile)]
     needed = _ancestors(gradients, stop=cut)
     outputs = [*results, *saved]
@@ -106,6 +108,7 @@ def _ancestors(nodes: Iterable[fx.Node], stop: Set[fx.Node] = frozenset()) -> se
     """Return nodes and all that they are computed from, not looking behind ``stop``."""
     reached: set[fx.Node] = set()
     pending = list(nodes)
+    # Without recursion: graphs are deeper than Python's stack.
     while pending:
         node = pending.pop()
         if node not in reached:
@@ -136,6 +139,7 @@ def _kept(
     ``computed_again`` are those of the forward that the backward may compute once more.
     """
     forward, backward = _ancestors(results), _descendants(nodes, seeds)
+    # What depends on no placeholder is constant, and may be computed on either side.
     variable = _descendants(nodes, [node for node in nodes if node.op == "placeholder"])
     free, ends, needed = set(results), set(gradients), _ancestors(gradients)
     candidates = [node for node in nodes if node in needed and node not in backward]
@@ -144,10 +148,14 @@ def _kept(
         is_free = node in free or (node.op == "placeholder" and node not in volatile)
         works = node.target not in _FREE and node in computed_again
         cost = _cost(node, prefers=node in forward and works)
+        # A value is an edge between two points, so that to cut it costs once, however many readers
+        # there are.
         network.edge((node, 0), (node, 1), 0 if is_free else cost)
         again = node not in forward or node not in variable or node in computed_again
+        # Only the forward has it: it lies on the side of the source.
         if node.op == "placeholder" or not again:
             network.edge(SOURCE, (node, 0), ENDLESS)
+        # What the backward computes needs its operands there, or a cut further up.
         for source in node.all_input_nodes:
             network.edge((source, 1), (node, 0), ENDLESS)
         if node in ends or any(user in backward for user in node.users):
@@ -165,6 +173,7 @@ def _as_real(node: fx.Node) -> fx.Node:
     chain = [aten.view_as_real.default, aten.view_as_complex.default]
     if value.is_conj():  # by a flag, behind which parts cannot be looked at
         chain.insert(0, aten.resolve_conj.default)
+    # An input has no place in the model, and its first reader has.
     origin = users[0] if node.op == "placeholder" and users else node
     views = [node]
     for operator in chain:
@@ -182,6 +191,7 @@ def _computed_again(node: fx.Node) -> bool:
     """Return whether a value of the forward may be computed once more by the backward in any program."""
     if node.target in _CHEAP or _is_large_mask(node):
         return True
+    # Arithmetic on single numbers costs less than to keep one.
     return all(map(_is_number, [node, *node.all_input_nodes]))
 
 
@@ -204,6 +214,7 @@ def _follows_from_masks(nodes: Sequence[fx.Node]) -> set[fx.Node]:
         sources = [source for source in node.all_input_nodes if not _is_number(source)]
         if _is_elementwise(node) and sources and reached.issuperset(sources):
             reached.add(node)
+    # Masks are bytes, and cheaper to keep than to draw.
     return reached - masks
 
 
@@ -219,6 +230,7 @@ def _is_number(node: fx.Node) -> bool:
 def _cost(node: fx.Node, *, prefers: bool) -> int:
     """Return what keeping a value costs: bytes, and of equal ones the one that saves more work."""
     value = node.meta.get("val")
+    # Of several results, those that are read are kept one by one.
     if not isinstance(value, Tensor):
         return ENDLESS
     preference = 0 if prefers else 2 if node.target in _CHEAP else 1

@@ -48,11 +48,13 @@ class OriginMarks:
 
     def enter(self, origin: fx.Node, *, backward: bool = False) -> None:
         """Say what is executed from now on."""
+        # What was traced so far belongs to whoever came before.
         self.flush()
         self.origin, self._backward = origin, backward
 
     def flush(self) -> None:
         """Mark what was traced since the last call."""
+        # Nodes are a ring, which begins and ends at "root".
         while self._last is not None and self._last.next.op != "root":
             self._last = self._last.next
             if self.origin is not None:
@@ -62,6 +64,7 @@ class OriginMarks:
         """Say that a node of a graph that was marked before is executed again."""
         if node.op == "placeholder":
             return
+        # The replay writes another graph, of which nothing is marked yet.
         if self._last is None or self._last.graph is node.graph:
             self.begin()
         self.enter(node)
@@ -72,6 +75,7 @@ class OriginMarks:
         pending = [leaf.grad_fn for leaf in leaves if isinstance(leaf, Tensor)]
         while pending:
             function = pending.pop()
+            # Behind a step that has an owner, all steps are owned already.
             if function is not None and function not in self._owners:
                 self._owners[function] = origin
                 pending += [following for following, _ in function.next_functions]
@@ -91,6 +95,7 @@ def _mark(node: fx.Node, origin: fx.Node, backward: bool) -> None:
     """Give a traced node the place in the model of the one that it comes from."""
     modules = dict(origin.meta.get("nn_module_stack") or {})
     backward = backward or origin.meta.get(BACKWARD, False)
+    # Of a backward that is differentiated again, the mark is there already.
     if backward and BACKWARD not in modules:
         path = next((path for path, _ in reversed(list(modules.values()))), "")
         step = f"{operator_name(origin)}_bwd"
@@ -149,6 +154,7 @@ class ModuleTrace(fx.Interpreter):
             return self._rules[args[0]].run(args[1:], self._known)
         if isinstance(target, torch._ops.HigherOrderOperator):
             return self._nested(target, args, kwargs)
+        # They return nothing, and what they check holds for the given examples.
         if operator_name(node) in _CHECKS:
             return None
         draw = self._draws.get(node)
@@ -199,10 +205,12 @@ class ModuleTrace(fx.Interpreter):
         """Return the operator, closest to an output, that stops all gradients."""
         pending, seen = [output], set[fx.Node]()
         while pending:
+            # From the front: the operator closest to the output is the one to tell of.
             node = pending.pop(0)
             if not isinstance(node, fx.Node) or node in seen:
                 continue
             seen.add(node)
+            # It reads what has a gradient, and nothing behind it has one.
             if any(source in self._requiring for source in node.all_input_nodes):
                 return node
             pending += node.all_input_nodes
@@ -212,6 +220,7 @@ class ModuleTrace(fx.Interpreter):
         """Return an error in the user's words for one of torch's."""
         node = self._marks.origin
         what = "an operator"
+        # What the user's function does shows in the stack, while the node is only its call.
         if node is not None and node.target is RULE:
             what = f"the function {node_place(node).phrase}, which has a backward of its own,"
             line = raised_at(error).line
@@ -239,6 +248,7 @@ def _no_context(*_: Any) -> contextlib.AbstractContextManager[None]:
 def _autocast(
     device: str, dtype: torch.dtype | None, enabled: bool, cache: bool | None
 ) -> torch.autocast:
+    # All is traced on the CPU, whatever device the program names.
     return torch.autocast("cpu", dtype, enabled, cache)
 
 

@@ -45,6 +45,7 @@ class Substitution(TorchFunctionMode):
             self.add(own, traced)
             memory = _memory(own)
             if memory is not None:
+                # Of tied members, the first stands for all.
                 self._memory.setdefault(memory, traced)
 
     def add(self, own: Tensor, traced: Tensor) -> None:
@@ -89,6 +90,7 @@ class Substitution(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         args, keywords = pytree.tree_map(self.of, (args, kwargs or {}))
+        # Equal and not identical: every access makes another wrapper of the same getter.
         if func == _DATA:
             # What is written through it is to be seen as a change of the tensor itself.
             return args[0].detach()
@@ -134,6 +136,8 @@ def _memory(tensor: Tensor) -> _Memory | None:
         if tensor.is_meta or tensor.layout is not torch.strided or isinstance(tensor, FakeTensor):
             return None
         address = tensor.data_ptr()
+        # All empty tensors have this address.
         if not address:
             return None
+        # Views may begin at one address: the rest tells them apart.
         return address, tuple(tensor.shape), tensor.stride(), tensor.dtype

@@ -25,6 +25,7 @@ def scattered_onto(build: GraphBuilder, left: ir.Value, right: ir.Value) -> ir.V
         node = scattered.producer()
         if node is None or node.op_type != "ScatterND" or not _adds_to_zeros(node):
             continue
+        # Both of one shape, as nothing is broadcast here.
         if (element(onto), sizes(onto)) == (element(scattered), sizes(scattered)):
             return build.emit(
                 "ScatterND",

@@ -41,6 +41,8 @@ def scaled_dot_product_attention(
         query, attn_mask = _grouped(build, query, heads), _grouped_mask(build, attn_mask, heads)
         key, value = (_single(build, operand) for operand in (key, value))
     result = attend(build, query, key, value, attn_mask, scale)[0]
+    # The stand-in for minus infinity is finite, and would make such a row the mean of all values. A
+    # causal row attends to the first column at least.
     if attn_mask is not None and not is_causal:
         result = build.where(_attends(build, attn_mask), result, 0)
     return build.reshape(result, context.result.shape)
@@ -79,6 +81,7 @@ def attend(
         wide = [build.cast(operand, ir.DataType.FLOAT) for operand in (query, turned)]
         scores = build.multiply(build.matmul(*wide), factor)
     else:
+        # Before the product, since the query is smaller than the scores mostly are.
         scores = build.matmul(build.multiply(query, factor), turned)
     if mask is not None:
         scores = build.add(scores, _addend(build, mask, element(scores)))
@@ -92,10 +95,12 @@ def _causal(build: GraphBuilder, rows: int, columns: int) -> ir.Value:
 
 def _addend(build: GraphBuilder, mask: ir.Value, dtype: ir.DataType) -> ir.Value:
     """Return what to add to scores: minus infinity's stand-in where a mask is false."""
+    # Well within the range of float16, so that a score can be added to it.
     lowest = float(np.finfo(np.float32).min) if dtype not in _NARROW else -30000.0
     if element(mask) != ir.DataType.BOOL:
         # A row of nothing but minus infinity would not be a number.
         return build.binary("Max", build.cast(mask, dtype), lowest)
+    # A constant mask is turned into an addend here, and not in every run.
     if mask.const_value is not None:
         content = np.where(mask.const_value.numpy(), 0.0, lowest)
         return build.constant(content, dtype)

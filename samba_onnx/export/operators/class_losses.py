@@ -37,6 +37,7 @@ def labels(build: GraphBuilder, target: ir.Value, ignore_index: int) -> tuple[ir
     """Return labels, those to ignore as class 0, and which of them count."""
     target = build.cast(target, ir.DataType.INT64)
     counted = build.logical_not(build.compare("Equal", target, ignore_index))
+    # Class 0 is always there to be read; what is ignored has no weight.
     return build.where(counted, target, build.constant(0, ir.DataType.INT64)), counted
 
 

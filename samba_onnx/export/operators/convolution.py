@@ -130,6 +130,7 @@ def direct_convolution(
     steps = per_axis(dilation, rank)
     same = padding == "same"
     total = [d * (k - 1) if same else 0 for d, k in zip(steps, sizes(weight)[2:], strict=True)]
+    # An odd element of padding lies behind, as torch has it.
     before = tuple(size // 2 for size in total)
     after = tuple(size - size // 2 for size in total)
     moved = per_axis(stride, rank)

@@ -87,6 +87,7 @@ def _input_gradient(
     rank = len(geometry.stride)
     if rank > _PICTURE:
         return _convolved_input_gradient(build, gradient, weight, geometry, shape)
+    # What strides leave over at the end of each axis, which a transposed convolution is told of.
     missing = [
         size - ((out - 1) * step - 2 * pad + hole * (kernel - 1) + 1)
         for size, out, step, pad, hole, kernel in zip(
@@ -157,6 +158,7 @@ def _interleaved(build: GraphBuilder, value: ir.Value, stride: Sequence[int]) ->
     if all(step == 1 for step in stride):
         return value
     *leading, first, second, third = sizes(value)
+    # Each element gets an axis of its own, which is padded to the stride and joined with the next.
     spaced = build.reshape(value, [*leading, first, 1, second, 1, third, 1])
     behind = [n for step in stride for n in (0, step - 1)]
     spaced = build.pad(spaced, [0] * len(sizes(spaced)), [*(0 for _ in leading), *behind])
@@ -230,6 +232,7 @@ def _groups_in_batch(build: GraphBuilder, value: ir.Value, groups: int) -> ir.Va
     batch, channels, *plane = sizes(value)
     inner = channels // groups
     spatial = range(len(plane))
+    # With one group, or one channel in each, a plain exchange has the same order.
     if inner == 1 or groups == 1:
         turned = build.transpose(value, [1, 0, *(axis + 2 for axis in spatial)])
     else:

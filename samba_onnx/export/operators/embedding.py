@@ -128,6 +128,7 @@ def embedding_bag(
         )
         result = _summed(build, contributions, member, bags)
         if mode == MEAN:
+            # An empty bag stays zero.
             sizes_ = build.binary("Max", build.cast(filled, element(rows)), 1)
             result = build.divide(result, _column(build, sizes_))
     return [
@@ -157,6 +158,7 @@ def _largest(
     length, width = sizes(rows)
     bags = sizes(filled)[0]
     low = float("-inf")
+    # Padding must not be the largest, and an empty bag is recognised below.
     considered = build.where(_column(build, build.cast(known, ir.DataType.BOOL)), rows, low)
     start = build.full([bags, width], low, element(rows))
     best = put_slices(build, start, 0, member, considered, "max")
@@ -164,6 +166,7 @@ def _largest(
     order = build.constant([[i] for i in range(length)], INT64)
     candidates = build.where(reached, order, length - 1)
     last = build.full([bags, width], length - 1, INT64)
+    # Of equal ones the first, as in torch.
     first = put_slices(build, last, 0, member, candidates, "min")
     used = _column(build, build.compare("Greater", filled, 0))
     places = build.gather(indices, first, 0)
@@ -199,6 +202,7 @@ def embedding_bag_dense_backward(
         return _to_largest(build, gradient, maximum_indices, bag_size, num_weights)
     places = build.cast(indices, INT64)
     if mode == MEAN:
+        # An empty bag has no rows to hand anything to.
         filled = build.binary("Max", build.cast(bag_size, element(gradient)), 1)
         gradient = build.divide(gradient, _column(build, filled))
     rows = build.gather(gradient, build.cast(offset2bag, INT64), 0)
@@ -219,6 +223,7 @@ def _to_largest(
 ) -> ir.Value:
     """Hand the gradient of each element of a bag to the row that it was taken from."""
     places = build.cast(maximum_indices, INT64)
+    # An empty bag took nothing from any row.
     rows = build.where(_column(build, build.compare("Equal", bag_size, 0)), 0, gradient)
     zeros = build.full([num_weights, sizes(gradient)[1]], 0, element(gradient))
     return build.emit(

@@ -87,6 +87,7 @@ def windows_of(
     sides = per_axis(kernel, rank)
     return Windows(
         sides,
+        # torch steps by the kernel's width unless it is told otherwise.
         per_axis(stride, rank) if stride else sides,
         per_axis(padding, rank),
         per_axis(dilation, rank),
@@ -204,6 +205,7 @@ def average_pool(
     windows = windows_of(kernel, stride, padding, [1], inputs, outputs)
     data = batched(build, value, rank)
     shape = [*sizes(data)[:2], *outputs]
+    # With ceil_mode, windows may reach beyond the padding, and are divided by fewer elements there.
     inside = all(beyond <= pad for beyond, pad in zip(windows.behind, windows.padding, strict=True))
     plain = inside and divisor is None
     mean = build.emit(
@@ -217,6 +219,7 @@ def average_pool(
         count_include_pad=int(count_include_pad) if plain else 1,
     )
     if not plain:
+        # The mean over whole kernels is taken back, and the sums are divided by what torch counts.
         counts = divisor or _outer(window_counts(windows, count_include_pad))
         mean = build.multiply(
             mean, build.constant(math.prod(windows.kernel) / counts, element(mean))

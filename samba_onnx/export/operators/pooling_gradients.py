@@ -66,6 +66,7 @@ def average_pool_backward(
         return _spread(build, gradient, windows, divisor or math.prod(windows.kernel))
     counts = window_counts(windows, count_include_pad)
     if divisor is not None:
+        # On one axis alone, since the counts of all axes are multiplied.
         counts = [np.full(size, divisor if axis == 0 else 1) for axis, size in enumerate(outputs)]
     return map_axes_back(build, gradient, _sharing(windows, counts))
 
@@ -101,6 +102,7 @@ def _to_found(
         build.reshape(indices, each),
         build.reshape(gradient, each),
     ]
+    # Windows that share nothing find no element twice.
     reduction = "add" if overlap else None
     scattered = build.emit(
         "ScatterElements", operands, element(value), target, axis=1, reduction=reduction

@@ -122,6 +122,7 @@ def nearest_backward(
     build = context.build
     origins = _backward_origins(context, sizes(gradient)[2:], input_size[2:], scales)
     counts = _repetitions(origins, input_size[2:])
+    # A mean of equal windows, times their size, needs no matrix.
     if counts is not None and element(gradient) == ir.DataType.FLOAT:
         mean = build.emit(
             "AveragePool",
@@ -220,6 +221,7 @@ def pixel_shuffle(context: Context, value: ir.Value, factor: int) -> ir.Value:
     build, shape = context.build, context.result.shape
     *lead, channels, height, width = sizes(value)
     inner = channels // factor**2
+    # DepthToSpace takes a batch and nothing else in front of the channels.
     if len(lead) == 1:
         return build.emit(
             "DepthToSpace", [value], element(value), shape, blocksize=factor, mode="CRD"
@@ -258,6 +260,7 @@ def _pick(context: Context, value: ir.Value, scales: Sequence[float | None]) -> 
     inputs = sizes(value)[2:]
     origins = _origins(context, context.result.shape[2:], inputs, scales)
     counts = _repetitions(origins, inputs)
+    # Where all elements are repeated equally often, no list of places is needed.
     if counts is not None:
         return repeat_elements(build, value, counts)
     for axis, origin in reversed(list(enumerate(origins, 2))):
@@ -276,6 +279,7 @@ def _origins(
     origins = []
     for axis, size in enumerate(inputs):
         shape = [-1 if other == axis else 1 for other in range(len(inputs))]
+        # Each element holds its own place, so that torch's operator says which of them it takes.
         numbers = torch.arange(size, dtype=torch.float32).reshape(shape).expand(*inputs)
         picked = operator(numbers[None, None].contiguous(), list(outputs), *scales)[0, 0]
         line = picked.movedim(axis, 0).reshape(outputs[axis], -1)[:, 0]
@@ -298,6 +302,7 @@ def _backward_origins(
     operator = getattr(aten, packet)
     origins = []
     for size, count, scale in _axes(inputs, outputs, scales):
+        # The gradient of ones counts how often each element was taken.
         taken = operator(torch.ones(1, 1, count), [count], [1, 1, size], scale).reshape(-1)
         origins.append(np.repeat(np.arange(size), taken.to(torch.int64).numpy()))
     return origins
@@ -325,6 +330,7 @@ def _matrices(
     """Return per spatial axis the matrix of the interpolation, in torch's own precision."""
     name = _name(context)
     backward = name.endswith("_backward")
+    # torch computes narrow types in float32.
     dtype = torch.float32 if element(value) in HALVES else torch_type(element(value))
     matrices: list[Matrix | None] = []
     for size, count, scale in _axes(inputs, outputs, scales):
@@ -332,6 +338,7 @@ def _matrices(
         result = _mix_rows(name, units.unsqueeze(1), count, size, align_corners, scale).squeeze(1)
         matrix = result if backward else result.T
         matrices.append(
+            # An identity, which need not be multiplied by.
             None if torch.equal(matrix, torch.eye(size, dtype=dtype)) else matrix.numpy()
         )
     return matrices

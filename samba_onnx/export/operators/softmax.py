@@ -41,6 +41,7 @@ def softmax_backward(
 ) -> ir.Value:
     """Write ``output * (gradient - sum(gradient * output))``."""
     build = context.build
+    # Sums of narrow numbers would be rounded at every step.
     slope, chances = widen(build, gradient), widen(build, output)
     product = build.multiply(slope, chances)
     rest = build.subtract(product, build.multiply(chances, _sum(build, product, axis)))
@@ -78,6 +79,7 @@ def _from_labels(build: GraphBuilder, placed: AtLabels, output: ir.Value) -> ir.
 def _along(context: Context, op_type: str, value: ir.Value, axis: int) -> ir.Value:
     build, shape = context.build, context.result.shape
     listed = build.cast(value, context.result.dtype)
+    # A number has no axis to normalise along.
     if not shape:
         listed = build.reshape(listed, [1])
     return build.reshape(build.unary(op_type, listed, axis=axis), shape)

@@ -72,8 +72,11 @@ def index_demands(captured: Captured, inputs: Container[str]) -> tuple[IndexDema
             shape = tuple(map(int, value.shape))
             if not 0 < math.prod(shape) <= _MOST:
                 continue
+            # Every number is replaced by its own place, which can be followed through any operator
+            # that moves.
             places = torch.arange(math.prod(shape)).reshape(shape)
             for demand in _Way(placeholder.qualified, shape).demands(node, places):
+                # A dictionary keeps one of equal demands, in the order of the graph.
                 found.setdefault(demand)
     return tuple(found)
 
@@ -97,6 +100,7 @@ class _Way:
             places: Places in the input of its numbers, -1 for padding; a list if the value is one.
         """
         for user in node.users:
+            # What returns several parts, as split, is called with the places as well.
             if user.target is operator.getitem and isinstance(user.args[1], int):
                 yield from self.demands(user, places[user.args[1]])
             if not isinstance(user.target, torch._ops.OpOverload):
@@ -112,22 +116,27 @@ class _Way:
 
     def _part(self, places: Tensor) -> tuple[tuple[int, int], ...] | None:
         """Return the part of the input that has places; None if it is none that axes can tell."""
+        # Padding is -1, which is no place of the input.
         own = torch.unique(places[places >= 0])
         if not len(own):
             return None  # there is no number of the input to check
         coordinates = torch.unravel_index(own, self.shape)
         part = tuple((int(each.min()), int(each.max()) + 1) for each in coordinates)
+        # A run checks boxes along axes: other sets of places have no such form.
         if len(own) != math.prod(last - first for first, last in part):
             return None
+        # The whole input needs no box.
         return () if len(own) == math.prod(self.shape) else part
 
 
 def _moved(user: fx.Node, node: fx.Node, places: Any) -> Any:
     """Return the places of what an operator makes of a value; None where it computes something."""
     name, value = operator_name(user), user.meta.get("val")
+    # With a second tensor, the result has numbers of that, too.
     if user.all_input_nodes != [node] or user.args[0] is not node:
         return None
     if name in _CONVERSIONS:
+        # To a narrower type, a number out of range could become one that fits.
         kept = isinstance(value, Tensor) and value.dtype in (*_WIDE, node.meta["val"].dtype)
         return places if kept else None
     if name not in _MOVES:
@@ -163,6 +172,7 @@ class _Use:
     def bounds(self, node: fx.Node) -> _Bounds | None:
         """Return what a node takes; None where that is not known."""
         size = self._size(node)
+        # Unknown, or a table without rows, of which no index is valid.
         if not size:
             return None
         exempt = (int(_argument(node, "ignore_index")),) if self.ignores else ()
@@ -227,6 +237,7 @@ def _bounds(user: fx.Node, node: fx.Node) -> _Bounds | None:
     if name in ("index", "index_put"):
         return _subscripts(user, node)
     use = _USES.get(name)
+    # An operand that is read in another place, as values beside indices, is no index.
     return None if use is None or _argument(user, use.argument) is not node else use.bounds(user)
 
 
@@ -234,8 +245,10 @@ def _subscripts(user: fx.Node, node: fx.Node) -> _Bounds | None:
     """Return what stands between brackets takes; masks cover axes of their own, and are not followed."""
     table, indices = _argument(user, "self"), _argument(user, "indices")
     values = [one.meta["val"] for one in indices if isinstance(one, fx.Node)]
+    # uint8 is torch's old type of masks.
     if not all(map(_is_integer, values)) or any(v.dtype is torch.uint8 for v in values):
         return None
+    # One tensor may stand for several axes, of which the shortest decides.
     sizes = [table.meta["val"].shape[axis] for axis, one in enumerate(indices) if one is node]
     if not sizes or not min(sizes):
         return None
@@ -248,6 +261,7 @@ def _argument(node: fx.Node, name: str) -> Any:
     for place, argument in enumerate(node.target._schema.arguments):
         if argument.name == name:
             given = node.args[place] if place < len(node.args) else None
+            # A given None differs from an argument that is left out.
             if place < len(node.args):
                 return given
             return node.kwargs.get(name, argument.default_value)

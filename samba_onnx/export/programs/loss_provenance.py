@@ -142,6 +142,7 @@ class _Walk:
         """Return the provenance of one operand, of all its values together."""
         if not isinstance(operand, fx.Node):
             return _UNRELATED
+        # What was written through any view is in all of them.
         memory = self._memory.get(operand, operand)
         own = _each(self._values.get(operand, _UNRELATED))
         return _closest([*own, self._written.get(memory, _UNRELATED)])
@@ -163,6 +164,7 @@ class _Walk:
             # The graph that a node calls has the marks that count: these are copies.
             called = isinstance(source.target, torch._ops.HigherOrderOperator)
             return values[index] if called else self._numbered(node, values[index])
+        # Which of the results it is cannot be told: any may be the loss.
         return self._numbered(node, _closest(_each(values)))
 
     def _nested(self, node: fx.Node) -> _Values:
@@ -171,6 +173,7 @@ class _Walk:
         if inner is None:
             return self._any_operand(node)
         names = [placeholder.name for placeholder in inner.find_nodes(op="placeholder")]
+        # The graph's own operands are the last; those before say which graph, and how it is called.
         operands = node.args[len(node.args) - len(names) :]
         known = {name: self.of(operand) for name, operand in zip(names, operands, strict=True)}
         walk = _Walk(inner, known, self._numbers)
@@ -197,6 +200,7 @@ class _Walk:
     def _numbered(self, node: fx.Node, provenance: Provenance) -> Provenance:
         """Return the provenance of a new value, knowing whether a loss returned it."""
         provenance = _marked(node, provenance)
+        # Numbers are for values that have to do with losses alone.
         if provenance.kinship is Kinship.NONE:
             return provenance
         operands = [self.of(operand) for operand in node.all_input_nodes if _is_real(operand)]
@@ -211,6 +215,7 @@ class _Walk:
         first = self.of(node.args[0]) if node.args else _UNRELATED
         if name in _OF_FIRST and first.kinship is Kinship.LOSS:
             return Provenance(Kinship.LOSS, first.source, every.trains)
+        # Anything else that is computed of a loss is none itself.
         return Provenance(min(every.kinship, Kinship.COMPUTED), every.source, every.trains)
 
     def _any_operand(self, node: fx.Node) -> Provenance:
@@ -223,12 +228,14 @@ class _Walk:
         if schema is None:
             return
         for argument, operand in zip(schema.arguments, node.args, strict=False):
+            # Without it, an operand is only read.
             if argument.alias_info is None or not isinstance(operand, fx.Node):
                 continue
             memory = self._memory.get(operand, operand)
             if argument.alias_info.is_write:
                 new = (*_each(self._values[node]), self._written.get(memory, _UNRELATED))
                 self._written[memory] = _closest(new)
+            # Detached values carry no gradient, though they share the memory.
             if operator_name(node) != _NO_GRADIENT:
                 self._memory[node] = memory
 
@@ -246,8 +253,10 @@ def _marked(node: fx.Node, provenance: Provenance) -> Provenance:
 
 def _closest(provenances: Sequence[Provenance]) -> Provenance:
     """Return the provenance of what has several."""
+    # One operand with a gradient is enough, be it the loss or what is beside it.
     trains = any(one.trains for one in provenances)
     related = [one for one in provenances if one.kinship]
+    # The only one keeps its number: it is the same value still.
     if len(related) == 1:
         return dataclasses.replace(related[0], trains=trains)
     closest = max(related, key=lambda one: one.kinship, default=_UNRELATED)
@@ -256,6 +265,7 @@ def _closest(provenances: Sequence[Provenance]) -> Provenance:
 
 def _numbers_of(provenances: Sequence[Provenance]) -> frozenset[int]:
     related = [one for one in provenances if one.kinship]
+    # 0 is what has nothing to do with losses.
     return frozenset().union(*(one.parts | {one.number} for one in related)) - {0}
 
 

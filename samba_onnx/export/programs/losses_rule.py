@@ -93,6 +93,7 @@ def find_losses(
     known = provenances(graph, outputs, trained)
     real = [index for index, output in enumerate(outputs) if _is_real(output)]
     named = [index for index in _called_loss(len(outputs), out_spec) if index in real]
+    # Cases 1 to 3, in this order: what a user says outright comes before what the graph shows.
     for related, basis in (
         (named, Basis.CALLED),
         ([i for i in real if known[i].kinship is Kinship.LOSS], Basis.RECOGNISED),
@@ -101,7 +102,9 @@ def find_losses(
         if related:
             positions = _whole(_trained(related, known), known)
             return LossChoice(positions, basis, tuple(known[i].source for i in positions))
+    # Case 4.
     positions = _trained(real, known)
+    # A single number that is all a module returns is what trained modules return.
     is_doubtful = len(positions) > 1 or any(not _is_scalar(outputs[i]) for i in positions)
     return LossChoice(positions, Basis.ALL, is_doubtful=is_doubtful)
 
@@ -125,6 +128,7 @@ def refuse_doubtful_sum(choice: LossChoice, outputs: Sequence[object]) -> None:
     if choice.basis is not Basis.ALL:
         return
     numbers = [i for i in choice.positions if _is_number(outputs[i])]
+    # Of one kind, SambaFlow's rule holds.
     if not numbers or len(numbers) == len(choice.positions):
         return
     raise GradientError(
@@ -145,6 +149,7 @@ def _called_loss(count: int, out_spec: pytree.TreeSpec | None) -> list[int]:
 
 def _key(entry: object) -> object:
     """Return the key or the name of a field by which an output is reached."""
+    # Dictionaries have keys and dataclasses names.
     return getattr(entry, "key", None) or getattr(entry, "name", None)
 
 
@@ -160,6 +165,7 @@ def _whole(positions: Sequence[int], known: Sequence[Provenance]) -> tuple[int, 
     for position in positions:
         number = known[position].number
         if number not in parts:
+            # Values without a number are each their own; negative keys cannot meet real numbers.
             whole.setdefault(number or -position - 1, position)
     return tuple(whole.values())
 
@@ -187,6 +193,7 @@ def chosen_losses(
                 "name an output that has a gradient"
             )
         chosen.append(position)
+    # Sorted and each once: to name a loss twice does not double it.
     return LossChoice(tuple(sorted(set(chosen))), Basis.NAMED)
 
 
@@ -200,6 +207,7 @@ def _position(index: LossIndex, count: int, out_spec: pytree.TreeSpec | None) ->
             f"loss_indices has {index!r}, but the module has {count} outputs: "
             f"use indices from 0 to {count - 1}"
         )
+    # Counted from the end, as Python does.
     return position % count
 
 
@@ -207,6 +215,7 @@ def _follow(path: Sequence[int], out_spec: pytree.TreeSpec, count: int) -> objec
     """Return the flat position of a leaf of nested outputs, None if there is none."""
     place: object = pytree.tree_unflatten(list(range(count)), out_spec)
     for step in path:
+        # A dictionary's values in order, since paths are numbers.
         branches = list(place.values()) if isinstance(place, dict) else place
         if not isinstance(branches, list | tuple) or not -len(branches) <= step < len(branches):
             return None

@@ -26,6 +26,7 @@ def narrow_residents(graph: ir.Graph, names: Collection[str]) -> None:
         casts = [use.node for use in value.uses()]
         if value.name not in names or value.dtype not in _WIDE or not casts:
             continue
+        # An output has the type that the module returns.
         if value.is_graph_output() or not all(map(_narrows, casts)):
             continue
         value.type = copy.deepcopy(value.type)  # types are shared between values

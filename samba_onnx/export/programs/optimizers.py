@@ -92,6 +92,7 @@ def optimizer_parts(
     """
     _check_disjoint(records)
     _refuse_clashes(records)
+    # An empty parameter has nothing to update.
     trained = {name: spec for name, spec in parameters.items() if math.prod(spec[1])}
     steps = [_OptimizerStep(record, trained, parameters) for record in records]
     regions = {updated_name(name): name for step in steps for name in step.updated}
@@ -134,6 +135,7 @@ class _OptimizerStep:
         """Names of the weights and states that the step writes, in the order of writing."""
         self._coefficient: ir.Value | None = None
         if self._clips:
+            # In float64 if any parameter is: the coefficient must not round its gradients.
             precision = self._precision(self._specs)
             self._coefficient = self._builder.input(clip_coefficient_name(record), precision, ())
         for group in record.groups:
@@ -145,6 +147,7 @@ class _OptimizerStep:
 
     def argins(self) -> list[ArginSpec]:
         """Return the argins that the parts read."""
+        # Of the first step: every run gives those of its own.
         defaults = derive(self._record, {}, 1)
         return [
             ArginSpec(name, _TYPES[dtype], defaults[name])
@@ -205,16 +208,21 @@ class _OptimizerStep:
         build, record = self._builder, self._record
         dtype, shape = self._specs[name]
         precise = _precise(dtype)
+        # A float32 copy is kept where the parameter is rounded: small steps would be lost
+        # otherwise.
         master = record.fp32_params and dtype in LOW_PRECISION
         stored = precise if master else dtype
         keys = state_keys(record.kind, group.flags)
         gradient = self._read(gradient_name(name), SymbolKind.GRADIENT, dtype, shape)
+        # With a master copy, the update reads and writes that, and the weight is only its rounded
+        # copy.
         kind = SymbolKind.OPTIMIZER_STATE if master else SymbolKind.WEIGHT
         place = state_name(name, MASTER) if master else name
         update = Update(
             build,
             group.flags,
             scalars,
+            # Computed in float32 at least, whatever is stored.
             build.cast(self._read(place, kind, stored, shape), precise),
             self._clipped(build.cast(gradient, precise)),
             {
@@ -229,6 +237,7 @@ class _OptimizerStep:
         self._write(place, build.cast(weight, stored))
         if master:
             self.kinds[name] = SymbolKind.WEIGHT
+            # From the precise value, so that it is rounded once.
             self._write(name, build.cast(weight, dtype))
 
     def _clipped(self, gradient: ir.Value) -> ir.Value:
@@ -274,6 +283,7 @@ def _precise(dtype: ir.DataType) -> ir.DataType:
 
 
 def _sum_of_squares(build: GraphBuilder, value: ir.Value) -> ir.Value:
+    # A reduction needs an axis, which a scalar has not.
     if not sizes(value):
         return build.multiply(value, value)
     return build.reduce("ReduceSumSquare", value)
@@ -294,6 +304,7 @@ def _check_disjoint(records: Sequence[OptimizerRecord]) -> None:
 def _refuse_clashes(records: Sequence[OptimizerRecord]) -> None:
     claims = SymbolClaims()
     for record in records:
+        # All parameters first: a state of one optimizer may be called as a parameter of another.
         for name in record.parameters:
             claims.claim(name, f"parameter {name!r}")
     for record in records:

@@ -50,5 +50,6 @@ def output_name(root: str, node: fx.Node) -> str:
         node = node.args[0]  # type: ignore[assignment]
     while node.target is operator.getitem:
         node, index = node.args[0], node.args[1]  # type: ignore[assignment]
+    # An input that is returned as it is has no operator to be named after.
     kind = "identity" if node.op != "call_function" else operator_name(node)
     return joined(scope_name(root, node), kind, "outputs", str(index))

@@ -31,12 +31,15 @@ def match_region_types(programs: Sequence[Program]) -> None:
     """
     chosen = frozenset(region for program in programs for region in program.regions.values())
     owners: dict[str, ir.Value] = {}
+    # The value that a region is named after decides, wherever it comes; without one, the first
+    # does.
     for by_name in (True, False):
         for program in programs:
             for value, region in _placed(program, chosen):
                 if not by_name or value.name == region:
                     owners.setdefault(region, value)
     for program in programs:
+        # A list, because outputs are replaced meanwhile.
         for value, region in list(_placed(program, chosen)):
             owner = owners[region]
             if value.dtype != owner.dtype and None not in (value.dtype, owner.dtype):
@@ -73,7 +76,9 @@ def _match(program: Program, value: ir.Value, region: str, owner: ir.Value) -> N
     names = FreeNames(v.name or "" for node in graph for v in node.outputs)
     names.reserve(v.name or "" for v in (*graph.inputs, *graph.outputs))
     result = ir.Value(name=value.name, type=ir.TensorType(owner.dtype), shape=value.shape)
+    # The output keeps its name, and the value before the conversion takes another.
     value.name = names.take(f"{value.name}__wide")
     attributes = [ir.AttrInt64("to", int(owner.dtype))]
     graph.append(ir.Node("", "Cast", [value], attributes, outputs=[result]))
+    # In its place: the order of outputs is what callers go by.
     graph.outputs[:] = [result if one is value else one for one in graph.outputs]

@@ -28,8 +28,10 @@ def with_output_names(program: Program, names: Sequence[str] | None) -> Program:
     taken = {*program.inputs, *program.residents, *(argin.name for argin in program.argins)}
     renamed: dict[str, str] = {}
     for old, new in zip(program.outputs, names, strict=True):
+        # A wish that another value's name stands against is not granted; the old name is unique.
         clashes = {new, gradient_name(new)} & taken or new in program.outputs
         if old != new and not clashes:
+            # A gradient that is handed in is called after the output.
             renamed |= {old: new, gradient_name(old): gradient_name(new)}
     return renamed_program(program, renamed)
 
@@ -76,9 +78,11 @@ def renamed_program(program: Program, renamed: Mapping[str, str]) -> Program:
 def _rename(graph: ir.Graph, renamed: Mapping[str, str]) -> None:
     ends = {id(value) for value in (*graph.inputs, *graph.outputs)}
     new = set(renamed.values())
+    # Subgraphs included, since names are of the whole model.
     inner = [value for node in each_node(graph) for value in node.outputs]
     names = FreeNames(new)
     names.reserve(value.name or "" for value in (*graph.inputs, *inner))
+    # Inner values make room: nobody outside knows their names.
     for value in inner:
         if value.name in new and id(value) not in ends:
             value.name = names.take(value.name)

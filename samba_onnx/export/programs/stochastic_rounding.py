@@ -77,6 +77,7 @@ class _Writer:
         self.counts = {one: 0 for one in Rounding if one in roundings}
         self.seeds: dict[str, None] = {}
         """Names of the argins, in the order of the parts."""
+        # Counted over all parts: roundings with one seed must not draw the same numbers.
         self._stream = 0
 
     def round_steps(self, part: Part) -> None:
@@ -84,12 +85,14 @@ class _Writer:
         graph = part.model.graph
         read = {name_of(value) for value in graph.inputs}
         seed = f"{(graph.name or '').removesuffix(OPT)}{ROUNDING_SEED}"
+        # A list, as outputs are replaced meanwhile.
         for output in list(graph.outputs):
             cast = output.producer()
             if cast is None or cast.op_type != "Cast" or output.dtype != _NARROW:
                 continue
             source = cast.inputs[0]
             weight = name_of(output).removesuffix(UPDATED)
+            # A weight that has a float32 copy is rounded to nearest: the copy loses nothing.
             if source is None or source.dtype != _WIDE or state_name(weight, MASTER) in read:
                 continue
             self._round(graph, cast, source, output, seed)
@@ -109,6 +112,7 @@ class _Writer:
             return
         operands = [one for one in node.inputs if one is not None]
         if node.op_type in _MOVES:
+            # What others read as well would be rounded for them, too.
             if operands[0].dtype == _NARROW and _is_read_once(operands[0]):
                 self._round_sum(graph, operands[0])
             return
@@ -116,12 +120,14 @@ class _Writer:
         if node.op_type in _ADDITIONS:
             for operand in filter(_is_read_once, operands):
                 self._round_sum(graph, operand)
+        # What is float32 already is not rounded at all.
         if rounding is not None and value.dtype == _NARROW:
             self._widen(graph, node)
             self.counts[rounding] += 1
 
     def _rounding(self, node: ir.Node) -> Rounding | None:
         """Return which choice a node belongs to; None where it is rounded to nearest."""
+        # One operator may belong to several choices: the first of the table counts.
         for rounding, names in _SUMS.items():
             if rounding in self._roundings and node.op_type in names:
                 return rounding
@@ -157,7 +163,9 @@ class _Writer:
         rounded.type, rounded.shape = ir.TensorType(_NARROW), result.shape
         rounded.metadata_props.update(result.metadata_props)
         result.replace_all_uses_with(rounded, replace_graph_outputs=True)
+        # Where a value takes its own place, the line above had the rounding read itself.
         rounding.replace_input_with(0, source)
+        # The rounded value takes the name, which readers outside of the graph go by.
         result.name, rounded.name = f"{name}{WIDE}", name
         graph.insert_after(after, rounding)
 
@@ -165,6 +173,7 @@ class _Writer:
         """Return the input of a graph that is a seed."""
         graph.opset_imports[SAMBA_DOMAIN] = 1
         self.seeds[name] = None
+        # One seed serves all roundings of a part, which their streams tell apart.
         for value in graph.inputs:
             if value.name == name:
                 return value

@@ -128,6 +128,7 @@ def _rules(
     module: nn.Module, exported: ExportedProgram, recorder: RuleRecorder, accumulates: bool
 ) -> Rules:
     """Return the user's own rules for gradients, and the tensors that may have some."""
+    # Tied members by every path, as the exported graph has a placeholder for each.
     own: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
     own |= dict(module.named_buffers(remove_duplicate=False))
     specs = exported.graph_signature.input_specs
@@ -167,6 +168,7 @@ def with_parts(
     """
     argins = tuple(argins)
     taken = {*program.inputs, *program.residents, *(argin.name for argin in program.argins)}
+    # Values that parts hand on as well: all names are of one memory.
     taken |= {v.name or "" for part in program.parts for v in part.model.graph.outputs}
     states = [n for n, kind in residents.items() if kind is SymbolKind.OPTIMIZER_STATE]
     for name in (*states, *regions, *(argin.name for argin in argins)):
@@ -201,6 +203,7 @@ def differentiated(program: Program) -> dict[str, ir.Value]:
             weight = program.residents.get(name) is SymbolKind.WEIGHT
             if weight and gradient_name(name) in program.residents:
                 parameters.setdefault(name, value)
+    # In the order of the model, while parts have their inputs in the order of use.
     order = {name: index for index, name in enumerate(program.residents)}
     return dict(sorted(parameters.items(), key=lambda item: order[item[0]]))
 
@@ -219,6 +222,7 @@ def _names(
                 names[spec.arg.name] = name
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER) and spec.target is not None:
             names[spec.arg.name] = members[spec.target]
+    # Before outputs are named: a gradient or new value has no other name to take.
     free = FreeNames(names.values())
     free.reserve(map(gradient_name, names.values()))
     for end in (updated_name, written_name):
@@ -278,6 +282,7 @@ def _losses(
     exported: ExportedProgram, indices: Sequence[LossIndex] | None, leaves: Collection[str]
 ) -> LossChoice:
     outputs = flat_outputs(exported)
+    # What somebody names is meant, and is doubted by nobody.
     if indices is not None:
         losses = chosen_losses(indices, outputs, exported.call_spec.out_spec)
     else:
@@ -329,7 +334,9 @@ def _leaves(
             real.add(symbol)
         is_parameter = kinds[node.name] is InputKind.PARAMETER and value.requires_grad
         if is_parameter or (is_input and symbol in input_gradients):
+            # Tied parameters are one leaf.
             leaves[node.name] = first.setdefault(symbol, node.name)
+    # Beside real parameters, complex ones stay as they are.
     if is_complex and not leaves:
         raise GradientError(
             f"parameter {is_complex[0]!r} is complex, and the device trains real numbers: keep "

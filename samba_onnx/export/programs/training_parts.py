@@ -91,6 +91,7 @@ class _Writer:
         specs = request.exported.graph_signature.input_specs
         self._kinds = {spec.arg.name: spec.kind for spec in specs}
         self._paths = {spec.arg.name: spec.target for spec in specs}
+        # By nodes of the joint graph, which halves refer to.
         self._constants = {
             joint.inputs[spec.arg.name]: request.exported.constants[spec.target]
             for spec in specs
@@ -117,7 +118,9 @@ class _Writer:
                 Part(SectionType.BCKWD, self._backward(backward, {**operand_names, **result_names}))
             )
         if self._sums:
+            # A part of its own, so that a run may leave it out and go on adding.
             parts.insert(0, Part(SectionType.ZEROGRAD, self._zeros()))
+        # What no part reads is not asked of whoever runs the program.
         read = {value.name for part in parts for value in part.model.graph.inputs}
         symbols = self._names.symbols.items()
         users = [s for p, s in symbols if self._kinds[p] is InputKind.USER_INPUT]
@@ -126,6 +129,7 @@ class _Writer:
         return Program(
             name=self._name,
             parts=tuple(parts),
+            # One tensor that is given twice is one input.
             inputs=tuple(dict.fromkeys(user for user in users if user in read)),
             outputs=tuple(output for output in self._names.outputs if output),
             residents=residents,
@@ -165,6 +169,7 @@ class _Writer:
             [*filter(None, joint.outputs), *joint.updates.values()],
             list(joint.gradients.values()),
             [*joint.seeds.values(), *joint.accumulated.values()],
+            # Written by the forward, they are others by the time the backward runs.
             [joint.inputs[member] for member in joint.updates],
             keeps_activations=self._keeps_activations,
         )
@@ -184,9 +189,11 @@ class _Writer:
         pairs = zip(joint.outputs, names.outputs, strict=True)
         result_names = {node: name for node, name in pairs if node is not None and name is not None}
         for member, node in joint.updates.items():
+            # A new value that is returned as well goes by the output's name.
             result_names.setdefault(node, self._new_name(member))
         before = {joint.inputs[member]: names.symbols[member] for member in joint.updates}
         inputs = set(joint.inputs.values())
+        # Behind outputs and new values come those that are kept for the backward alone.
         for node in forward.outputs[len(self._results()) :]:
             proposal = (
                 before_name(before[node]) if node in before else output_name(names.root, node)
@@ -216,6 +223,7 @@ class _Writer:
     def _backward(self, half: Half, known: Mapping[fx.Node, str]) -> ir.Model:
         symbols = self._names.symbols
         summed = {gradient_name(symbols[leaf]) for leaf in self._joint.accumulated}
+        # Where a hook is given the sum, the graph itself adds.
         added = [
             name if name in self._sums and name not in summed else "" for name in self._gradients
         ]
@@ -239,6 +247,7 @@ class _Writer:
                 sum already.
         """
         builder = GraphBuilder(self._names.root)
+        # Before anything is translated, or inner values might take these names.
         for name in results:
             builder.unique(name)
         placeholders = half.module.graph.find_nodes(op="placeholder")
@@ -309,6 +318,7 @@ def _missing(node: fx.Node) -> str:
 
 def _return(builder: GraphBuilder, value: ir.Value, name: str) -> None:
     """Make a value the output that a name was kept free for."""
+    # An input, or what is returned under two names, needs a node to have another name.
     if value.producer() is None or value.is_graph_output():
         value = builder.emit("Identity", [value], element(value), sizes(value))
     value.name = name

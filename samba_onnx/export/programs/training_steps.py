@@ -65,6 +65,7 @@ def optimizer_records(
         UsageError: One cannot be compiled, or has a parameter that is not the model's.
     """
     names = parameter_names(model)
+    # By identity, as tensors compare element by element.
     own = {id(parameter) for parameter in model.parameters()}
     for optimizer in optimizers:
         for group in optimizer.param_groups:

@@ -49,7 +49,9 @@ def sgd_scalars(build: GraphBuilder, scalars: Mapping[str, ir.Value]) -> dict[st
         ``has_momentum``, a truth value, and ``kept``, the share of the buffer that stays; of shape [].
     """
     momentum = scalars["momentum"]
+    # Every run may set the momentum, so that the choice is part of the program.
     has_momentum = build.logical_not(build.compare("Equal", momentum, 0.0))
+    # Without momentum torch leaves the buffer alone: it stays by a factor of 1.
     return {"has_momentum": has_momentum, "kept": build.where(has_momentum, momentum, 1.0)}
 
 
@@ -93,9 +95,11 @@ def adam_update(update: Update) -> Updated:
     """
     build, scalars, weight = update.build, update.scalars, update.weight
     gradient, negated = update.gradient, Flag.MAXIMIZE in update.flags
+    # In AdamW the weight itself decays; in Adam the penalty is part of the gradient.
     if "decay" in scalars:
         weight = build.multiply(weight, scalars["decay"])
     else:
+        # The penalised gradient is negated already.
         gradient, negated = _penalized(update), False
     average = update.state["exp_avg"]
     # average + ((-gradient if negated else gradient) - average) * one_minus_beta1

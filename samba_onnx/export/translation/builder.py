@@ -340,6 +340,7 @@ class GraphBuilder:
             return value
         pairs = zip(sizes(value), before, after, strict=True)
         operands = [value, self.integers([*before, *after])]
+        # Zero is what Pad adds without being told.
         if mode == "constant" and content:
             operands.append(self.constant(content, element(value)))
         shape = [size + front + back for size, front, back in pairs]
@@ -363,6 +364,7 @@ class GraphBuilder:
         """
         shape = sizes(value)
         chosen = range(len(shape)) if axes is None else sorted({a % len(shape) for a in axes})
+        # Without any axis, ONNX would reduce over all of them.
         if not chosen:
             return value
         left = [1 if i in chosen else n for i, n in enumerate(shape) if keep or i not in chosen]

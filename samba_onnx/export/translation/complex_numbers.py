@@ -115,6 +115,7 @@ def _parts(build: GraphBuilder, operands: Sequence[Any], part: str) -> Any:
     def chosen(leaf: Any) -> Any:
         if isinstance(leaf, Complex):
             return getattr(leaf, part)
+        # Indices and masks are the same for both parts.
         is_real = isinstance(leaf, ir.Value) and element(leaf) in REAL_TYPES.values()
         if is_real and part == "imaginary":
             return build.expand(build.constant(0, element(leaf)), sizes(leaf))
@@ -229,6 +230,7 @@ def conjugate(context: Context, value: Complex) -> Complex:
 def product(context: Context, left: Any, right: Any) -> Complex:
     """Write the products of the parts; one of the operands may be real, or a number."""
     build, dtype = context.build, REAL_TYPES[context.result.dtype]
+    # A real operand, if there is one, is the right one from here on.
     if not isinstance(left, Complex):
         left, right = right, left
     if isinstance(right, ir.Value) or (not isinstance(right, Complex) and complex(right).imag == 0):
@@ -253,9 +255,11 @@ def quotient(context: Context, left: Any, right: Any) -> Complex:
     build, dtype = context.build, REAL_TYPES[context.result.dtype]
     one, other = _complex(build, left, dtype), _complex(build, right, dtype)
     if isinstance(right, Complex):
+        # Times the conjugate, over the square of the divisor's length.
         one = product(context, one, Complex(other.real, build.unary("Neg", other.imaginary)))
         squares = [build.multiply(part, part) for part in (other.real, other.imaginary)]
         other = Complex(build.add(*squares), other.imaginary)
+    # The inverse of a number is known here.
     elif not isinstance(right, ir.Value) and complex(right).imag:
         return product(context, one, 1 / complex(right))
     return Complex(build.divide(one.real, other.real), build.divide(one.imaginary, other.real))
@@ -322,6 +326,8 @@ def fourier_to_real(
     value = Complex(real, imaginary)
     shape = list(sizes(value.real))
     inverse = _turned(context, value, outer, [shape[axis] for axis in outer], forward=False)
+    # Every frequency stands for its mirror image as well, but the first, and the last of an even
+    # length.
     weights = np.full(shape[last], 2.0)
     weights[0] = 1
     if last_size % 2 == 0:
@@ -358,6 +364,7 @@ def _turned(
     build = context.build
     for axis, count in zip(axes, lengths, strict=True):
         size = sizes(value.real)[axis]
+        # Modulo the size, as sines of large angles are less exact.
         angles = 2 * math.pi / size * (np.outer(np.arange(size), np.arange(count)) % size)
         cosine, sine = np.cos(angles), np.sin(angles) * (-1 if forward else 1)
         value = Complex(

@@ -40,6 +40,7 @@ def borrowed(
     model = _exported(node, operands)
     if model is None or any(_has_graph(inner) for inner in model.graph):
         return None
+    # An operand that is left out stays so.
     known: dict[ir.Value | None, ir.Value | None] = {None: None}
     known |= dict(zip(model.graph.inputs, (values[operand] for operand in operands), strict=True))
     for value in model.graph.initializers.values():
@@ -71,6 +72,7 @@ def _exported(node: fx.Node, operands: list[fx.Node]) -> ir.Model | None:
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
     model: ir.Model = program.model  # type: ignore[union-attr]
+    # torch writes calls of its own functions, which a single graph has no place for.
     InlinePass()(model)
     return model
 

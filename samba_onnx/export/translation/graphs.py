@@ -149,6 +149,7 @@ class _Translator:
         return self._constant(content) if isinstance(content, torch.Tensor) else content
 
     def _constant(self, tensor: torch.Tensor) -> ir.Value:
+        # By identity first: the builder's pool would look at all bytes again.
         if id(tensor) not in self.constants:
             self.constants[id(tensor)] = constant(self.build, tensor)
         return self.constants[id(tensor)]
@@ -174,6 +175,7 @@ class _Translator:
         smaller = decomposed(node)
         if smaller is not None:
             return self._nested(smaller, node, values)
+        # torch's exporter knows nothing of pairs.
         if pairs:
             raise _refusal(node)
         if torch.Tag.nondeterministic_seeded in node.target.tags:
@@ -235,6 +237,7 @@ class _Translator:
                 continue
             dtype = outcome.dtype
             if isinstance(value, Complex):
+                # Both parts have the same type and shape.
                 value, dtype = value.real, REAL_TYPES[dtype]
             if (element(value), sizes(value)) != (dtype, outcome.shape):
                 raise InternalError(
@@ -266,6 +269,7 @@ class _Translator:
         if node.target.name() not in _INLINED or len(graphs) != 1:  # type: ignore[union-attr]
             raise _refusal(node)
         inner = operands[graphs[0]]
+        # A text is the name by which torch tells its graphs apart, and no operand.
         arguments = [v for v in operands[graphs[0] + 1 :] if not isinstance(v, str)]
         names = [inside.name for inside in inner.graph.nodes if inside.op == "placeholder"]
         return self.run(inner, dict(zip(names, arguments, strict=True)))
@@ -285,8 +289,10 @@ def constant(builder: GraphBuilder, tensor: torch.Tensor) -> ir.Value:
         if tensor.constant is None:
             raise InternalError("a constant without content was captured: please report this")
         tensor = tensor.constant
+    # numpy knows neither torch's subclasses nor a conjugation that is only a flag.
     plain = tensor.detach().as_subclass(torch.Tensor).cpu().contiguous().resolve_conj()
     dtype = onnx_type(plain.dtype)
+    # numpy has no bfloat16, and float32 holds all of its numbers.
     if plain.dtype == torch.bfloat16:
         return builder.constant(plain.float().numpy(), dtype)
     return builder.constant(plain.numpy(), dtype)
@@ -329,6 +335,7 @@ def _read(operand: Any, values: Mapping[fx.Node, Any]) -> Any:
 
 def _layout(node: fx.Node) -> Layout | None:
     """Return how a node's first operand lies in memory, if that matters."""
+    # No other operator looks at memory.
     if "as_strided" not in str(node.target):
         return None
     tensor = node.args[0].meta["val"]  # type: ignore[union-attr]
