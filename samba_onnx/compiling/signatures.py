@@ -89,6 +89,7 @@ def _entries(fields: list[Field[Any]], margin: str) -> list[str]:
     entries = []
     for field in fields:
         stated = option_of(field)
+        # On a command line a flag is repeated; Python's callers give several values at once.
         text = f"{field.name}: {stated.help.removesuffix('; repeatable.').rstrip('.')}. {stated.python or ''}"
         entries += textwrap.wrap(
             text.strip(), 110, initial_indent=margin, subsequent_indent=f"{margin}    "

@@ -92,6 +92,7 @@ def _input_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int | str | No
     """
     shapes: dict[str, tuple[int | str | None, ...]] = {}
     for text in texts or ():
+        # At the last one, as of constants: names of inputs may hold others.
         name, equals, sizes = text.rpartition("=")
         parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
         if not equals or not name or not all(_is_dimension(part) for part in parts):
