@@ -160,6 +160,7 @@ def option_fields() -> dict[str, dataclasses.Field[Any]]:
 def _refuse_unknown(keywords: Mapping[str, Any]) -> None:
     known = option_fields()
     for name in keywords.keys() - known.keys():
+        # Keywords are mostly misspelt: the nearest option is more use than a list of all.
         near = difflib.get_close_matches(name, known, 1)
         hint = f": did you mean {near[0]!r}?" if near else ""
         # TypeError, as Python raises for any function: the mistake is in code, not in a model.
