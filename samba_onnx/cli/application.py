@@ -117,6 +117,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
     """
     application = typer.Typer(
         name="samba-port",
+        # One line for an error is written by `failures`; typer's frames would show a traceback.
         pretty_exceptions_enable=False,
         rich_markup_mode=markup,
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -51,6 +51,7 @@ def read_inputs(
         arrays = _read_all(path, known) if name is None else {name: _read_one(path, known[name])}
         for each, array in arrays.items():
             if each in values:
+                # An archive may hold what another option names: which one is meant cannot be told.
                 raise UsageError(f"--input {text}: input {each!r} is given twice")
             values[each] = known[each].check(_reinterpreted(array, known[each]))
     return dict(without_fixed(fixed_arrays(fixed), values))
@@ -86,6 +87,7 @@ def _read_one(path: str, spec: InputSpec) -> Any:
     if suffix == ".npy":
         with open_regular(path, what="input", error=UsageError) as file:
             return _read_npy(file, path, spec)
+    # Read from the headers: no array is unpacked before it is known which one is wanted.
     names = array_shapes(path)
     if spec.name not in names and len(names) != 1:
         raise UsageError(f"{path} holds {', '.join(names) or 'nothing'}, but no {spec.name!r}")
@@ -134,6 +136,7 @@ def _read_npy(file: IO[bytes], path: str, spec: InputSpec, size: int | None = No
 def _read_json(path: str, spec: InputSpec) -> Any:
     """Read nested lists; the input says which type the numbers have."""
     with open_regular(path, what="input", error=UsageError) as file:
+        # One byte more than allowed tells a file that is too large, without reading all of it.
         text = file.read(MAX_JSON_BYTES + 1)
     if len(text) > MAX_JSON_BYTES:
         raise UsageError(f"{printable(path)}: larger than {MAX_JSON_BYTES} bytes; use .npy")
@@ -164,6 +167,7 @@ def check_output_path(path: str, outputs: Sequence[str]) -> None:
         UsageError: Its suffix is unknown, or ``.npy`` with more than one output.
     """
     suffix = Path(path).suffix.lower()
+    # No .json: its numbers have no type, which only an input that reads them can give.
     if suffix not in {".npy", ".npz"}:
         raise UsageError(f"--output {path}: expected .npz, or .npy for a single output")
     if suffix == ".npy" and len(outputs) != 1:
@@ -181,6 +185,7 @@ def write_outputs(path: str, outputs: Mapping[str, Any]) -> None:
         OutputError: The file cannot be written.
         UsageError: ``.npy`` for more than one array.
     """
+    # Everything is flat before the file is opened: a wrong suffix leaves no file behind.
     arrays = dict(leaf for name, value in outputs.items() for leaf in _leaves(name, value))
     single = Path(path).suffix.lower() == ".npy"
     if single and len(arrays) != 1:

@@ -80,9 +80,11 @@ def read_options(stated: Mapping[str, Option], given: Mapping[str, Any]) -> Comp
     keywords: dict[str, Any] = {}
     for name, each in stated.items():
         values = [given[flag.name] for flag in each.flags]
+        # Left out, not set to None: the record's own default counts.
         if all(value is None for value in values) or not values:
             continue
         keywords[name] = each.read(*values) if each.read else values[0]
+    # Only command lines know `measured`, the profile that this machine was calibrated with.
     if "host" in keywords:
         keywords["host"] = host_profile(keywords["host"])
     return CompileOptions.of(**keywords)
@@ -94,6 +96,7 @@ def _parameters(stated: Mapping[str, Option]) -> list[inspect.Parameter]:
 
 def _parameter(flag: CommandFlag, panel: str | None) -> inspect.Parameter:
     """Return what the parser makes a flag of."""
+    # Without a default, None must be a legal value: it says that nobody stated the option.
     kind = flag.kind if flag.default is not None else flag.kind | None
     declared = typer.Option(
         flag.spelled,
@@ -134,6 +137,7 @@ def flag_words(options: CompileOptions, names: Collection[str]) -> list[str]:
     words = []
     for name in names:
         if name in stated:
+            # The first flag takes every value; others are further ways to say the same.
             flag = option_of(fields[name]).flags[0]
             words += [flag.spelled] if flag.kind is bool else [flag.spelled, stated[name]]
     return words

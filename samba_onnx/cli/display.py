@@ -85,6 +85,7 @@ def write_text(text: str) -> None:
         text = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
     try:
         stream.write(text)
+        # Now: a pipe that was closed is noticed here, and not when the interpreter ends.
         stream.flush()
     except BrokenPipeError:
         raise OutputClosedError from None
@@ -132,6 +133,8 @@ def _rendered(content: RenderableType) -> str:
     from samba_onnx.report.layout import render
 
     if sys.stdout is None or not sys.stdout.isatty():
+        # A pipe gets lines as long as they need, for `grep` and `cut`, and no colour.
         return render(content)
+    # The customs of terminals: https://no-color.org, and terminals without escapes.
     plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
     return render(content, width=shutil.get_terminal_size().columns, color=not plain)

@@ -46,6 +46,7 @@ def answer_or_complain(action: Callable[[], int], arguments: Sequence[str]) -> i
         The exit status.
     """
     name = "samba-port"
+    # Only a command's own name: a mistyped word must not look like one.
     if arguments and arguments[0] in find_tools():
         name += f" {arguments[0]}"
     try:
@@ -67,6 +68,7 @@ def answer_or_complain(action: Callable[[], int], arguments: Sequence[str]) -> i
         return 128 + interrupted.number
     except KeyboardInterrupt:
         complain(name, "interrupted")
+        # 128 and SIGINT, as shells report it.
         return 130
     except (
         SystemExit
@@ -110,6 +112,7 @@ def flush_output() -> None:
 
 def _explain(error: Exception, name: str) -> int:
     """Write the line for an exception, and return the exit status."""
+    # No message: whoever closed the pipe, as `head` does, has all that it wanted.
     if isinstance(error, BrokenPipeError | OutputClosedError):
         return EXIT_PIPE
     if isinstance(error, PassMismatchError):

@@ -63,6 +63,7 @@ def _work(action: Callable[[], int], watched: int, mask: Iterable[int]) -> None:
     try:
         # Inside: a signal that was waiting must not lead the child back into the parent's code.
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        # A thread: the read blocks until the parent's end of the pipe is closed.
         threading.Thread(target=_end_with_parent, args=(watched,), daemon=True).start()
         status = action()
         flush_output()
@@ -110,6 +111,7 @@ def _supervise(child: int, name: str, mask: Iterable[int]) -> int:
             signal.signal(number, pass_on)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     _, status = os.waitpid(child, 0)
+    # The child is gone: an alarm that came later would kill whoever has its number then.
     signal.setitimer(signal.ITIMER_REAL, 0)
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
@@ -129,6 +131,7 @@ def _explain(number: int, received: int | None, name: str) -> int:
         complain(name, "interrupted, and killed because it did not end by itself")
         return 128 + received
     word = signal.Signals(number).name
+    # Nobody here sent it: the system does where memory runs out.
     if number == signal.SIGKILL:
         complain(name, f"its process was killed ({word}), most likely because memory ran out")
     else:

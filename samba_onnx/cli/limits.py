@@ -120,6 +120,7 @@ class AcceptedLimits:
         from samba_onnx.passes.targets import load_target
 
         report, name = self.baseline.report, load_target(target).name
+        # Figures of another target or level differ for reasons that are no change of the model.
         if (report.target, report.level) != (name, level):
             raise UsageError(
                 f"--baseline {self.baseline.name} is of target {report.target} and level "
@@ -189,6 +190,7 @@ def accepted_limits(
         UsageError: The bytes are malformed, or the baseline is no report.
         PefError: The baseline is a damaged PEF.
     """
+    # --fail-on-fallback is the limit 0, and complaints name the option that was given.
     size = parse_bytes("--max-transfer-bytes", transfer_bytes)
     return AcceptedLimits(
         0 if fail_on_fallback else fallbacks,
@@ -233,6 +235,7 @@ def give_report(
         size = byte_text(Path(written).stat().st_size)
         return Group(summary(report, rows), Text(f"\nWrote {printable(written)} ({size})"))
 
+    # The report comes first: who exceeds a limit wants to see why.
     display.show(report.headline, content, report)
     complaints = _complaints(limits, report)
     for complaint in complaints:
@@ -243,6 +246,7 @@ def give_report(
 def _complaints(limits: AcceptedLimits, report: Report) -> list[str]:
     """Return a line for every limit that is exceeded; one for all figures of a baseline."""
     exceeded = [limit for limit in report.limits if not limit.passed]
+    # All figures that rose above a baseline share one line, with the reasons behind it.
     lines = [limit.sentence for limit in exceeded if limit.option != "--baseline"]
     risen = [limit.sentence for limit in exceeded if limit.option == "--baseline"]
     if risen and limits.baseline is not None:
@@ -255,6 +259,7 @@ def _percent(rdu: int, cpu: int, coverage: Coverage) -> float:
     """Return the share on the RDU; where nothing is counted, all or none of it."""
     if rdu + cpu:
         return 100 * rdu / (rdu + cpu)
+    # No operations at all: with nodes on the CPU nothing is on the RDU, else all that there is.
     return 0.0 if coverage.cpu_nodes else 100.0
 
 
@@ -271,6 +276,7 @@ def _share(option: str, figure: str, what: str, allowed: float, share: float) ->
 
 
 def _baseline(path: str) -> Baseline:
+    # Imported here, as all that reads reports: most commands have no baseline.
     from samba_onnx.cli.stored_reports import stored_report
 
     report = stored_report(path)

@@ -37,6 +37,7 @@ InputShapes: TypeAlias = Mapping[str, tuple[int | str | None, ...]]
 class SampleOptions:
     """The run of the original model whose inputs and outputs the PEF keeps."""
 
+    # Three states: asked for, refused, and None, which leaves it to the size of the weights.
     sample: bool | None = option(
         None,
         "Keep a seeded input with the model's outputs in the PEF, so that it can test itself. Unless asked for, none "
@@ -45,6 +46,7 @@ class SampleOptions:
         writes=True,
         before=True,
     )
+    # A limit by default: an original that never ends must not keep the PEF from being written.
     sample_seconds: float = option(
         60.0,
         "Give up the run that makes the sample after S seconds.",
@@ -61,6 +63,7 @@ class SampleOptions:
         fronts=_ONNX,
         writes=True,
     )
+    # Not from files of settings (runs_code): a folder somebody else made must not start code.
     custom_ops: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = option(
         (),
         "Shared library with operators of custom domains for onnxruntime; its code is executed; repeatable.",
@@ -71,6 +74,7 @@ class SampleOptions:
         writes=True,
         runs_code=True,
     )
+    # No flag: whoever converts on a command line loads the PEF later, and wants to know now.
     trial: bool = option(
         True,
         "Try in another process if the emulator's engine can prepare what was compiled, and write nothing where it "
@@ -251,6 +255,7 @@ class TrainingOptions:
         ),
         python=None,
     )
+    # Code that is executed: it must come from the command line itself, like custom_ops.
     translations: Sequence[str] = option(
         (),
         "Python file that registers translations of your own operators of torch; it is executed; repeatable.",

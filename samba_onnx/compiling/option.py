@@ -121,6 +121,7 @@ def option(default: T, help: str, **facts: Any) -> T:
         facts["flags"] = (flag,)
     metadata: Mapping[str, Any] = MappingProxyType({_KEY: Option(help, **facts)})
     # The declared type is that of the value, as of dataclasses.field itself.
+    # dataclasses refuse a mutable default, which all records would share.
     if isinstance(default, dict):
         made: T = dataclasses.field(default_factory=type(default), metadata=metadata)
         return made
@@ -145,6 +146,7 @@ def option_of(field: dataclasses.Field[Any]) -> Option:
         field: A field of a record of options.
     """
     stated: Option = field.metadata[_KEY]
+    # Filled in here: in the record itself, a flag does not know which field it belongs to.
     flags = tuple(
         dataclasses.replace(flag, name=flag.name or field.name, help=flag.help or stated.help)
         for flag in stated.flags
@@ -165,6 +167,7 @@ def checked(field: dataclasses.Field[Any], value: Any) -> Any:
     stated = option_of(field)
     if value is None:
         return default_of(field)
+    # What reads a value also refuses it: it knows more than a list of choices does.
     if stated.accept is not None:
         return stated.accept(value)
     if stated.choices is not None:
@@ -189,9 +192,12 @@ def text_of(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(map(text_of, value))
     if isinstance(value, (set, frozenset)):
+        # Sorted: the order of a set differs from process to process, and a PEF must not.
         return ",".join(sorted(map(text_of, value)))
     if value is None:
+        # As on a command line, where it leaves a dimension as it is.
         return "?"
+    # Before the general case: True and False are Python's words, not those of a command line.
     if isinstance(value, bool):
         return "yes" if value else "no"
     # A target or a host that was loaded is told by its name.

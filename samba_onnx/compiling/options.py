@@ -82,6 +82,7 @@ class CompileOptions:
             UsageError: A value is not legal.
             TypeError: There is no such option.
         """
+        # First: below, each record takes the names that it knows, and a wrong one would be dropped.
         _refuse_unknown(keywords)
         records: dict[str, Any] = {}
         for part in dataclasses.fields(self):
@@ -129,8 +130,10 @@ class CompileOptions:
             UsageError: One is stated.
         """
         known = option_fields()
+        # A default is never refused: commands state all their options, asked for or not.
         for name in self.stated():
             stated = option_of(known[name])
+            # Whether a program trains is also said by its optimizers, which are no option.
             idle = stated.trains and not (trains or self.training.train)
             if front not in stated.fronts or idle:
                 raise UsageError(stated.elsewhere or f"{name} is for {_FRONTS[_other(front)]}")
@@ -157,6 +160,8 @@ def option_fields() -> dict[str, dataclasses.Field[Any]]:
 def _refuse_unknown(keywords: Mapping[str, Any]) -> None:
     known = option_fields()
     for name in keywords.keys() - known.keys():
+        # Keywords are mostly misspelt: the nearest option is more use than a list of all.
         near = difflib.get_close_matches(name, known, 1)
         hint = f": did you mean {near[0]!r}?" if near else ""
+        # TypeError, as Python raises for any function: the mistake is in code, not in a model.
         raise TypeError(f"there is no option {name!r} of a compilation{hint}")

@@ -36,6 +36,7 @@ def _asked(level: Level) -> Any:
 def _level(given: Any) -> Level | None:
     """Return the level of ``optim_level``, a number or a name; others say nothing, as SambaFlow's default."""
     name = str(given).lower()
+    # o3 is the default of SambaFlow: programs state it without having chosen it.
     return {"o0": Level.O0, "0": Level.O0, "o1": Level.O1, "1": Level.O1}.get(name)
 
 

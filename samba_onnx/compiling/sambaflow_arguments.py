@@ -69,6 +69,7 @@ def compiler_row(name: str, text: str, kind: Any = str, **facts: Any) -> Argumen
         kind: Type of its value.
         **facts: The rest of an :class:`Argument`.
     """
+    # A flag that nobody gave is False, as argparse has it; of a value, None says that.
     default = False if kind is bool else None
     return Argument(
         name, text, **{"default": default, "commands": COMPILING, "kind": kind, **facts}

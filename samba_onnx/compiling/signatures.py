@@ -29,6 +29,7 @@ def keyword_fields(front: Front | None, *, writes: bool = True) -> list[Field[An
     chosen = []
     for field in option_fields().values():
         stated = option_of(field)
+        # With no front, an option must count for both: the programs may be of either.
         counts = wanted <= stated.fronts and (writes or not stated.writes)
         # Precisions and samples are decided before there is a program.
         if counts and stated.python is not None and (front is not None or not stated.before):
@@ -59,6 +60,7 @@ def takes_keywords(front: Front | None, *, writes: bool = True) -> Callable[[F],
             )
             for field in fields
         ]
+        # The options stand last: they are keywords only, which nothing may follow.
         others = [each for name, each in own.parameters.items() if name != _VARIABLE]
         signature = own.replace(parameters=[*others, *stated])
         function.__signature__ = signature  # type: ignore[attr-defined]
@@ -72,6 +74,7 @@ def _documented(text: str, fields: list[Field[Any]]) -> str:
     """Return a docstring in which each option stands in the place of ``**keywords``."""
     lines = text.splitlines()
     place = next((n for n, line in enumerate(lines) if line.strip().startswith(_PLACE)), None)
+    # Without an entry there is nothing to put them in the place of, as under `python -OO`.
     if place is None:
         return text
     margin = lines[place][: len(lines[place]) - len(lines[place].lstrip())]
@@ -86,6 +89,7 @@ def _entries(fields: list[Field[Any]], margin: str) -> list[str]:
     entries = []
     for field in fields:
         stated = option_of(field)
+        # On a command line a flag is repeated; Python's callers give several values at once.
         text = f"{field.name}: {stated.help.removesuffix('; repeatable.').rstrip('.')}. {stated.python or ''}"
         entries += textwrap.wrap(
             text.strip(), 110, initial_indent=margin, subsequent_indent=f"{margin}    "

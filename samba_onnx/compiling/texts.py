@@ -70,6 +70,7 @@ def _named_sizes(texts: Sequence[str] | None) -> list[tuple[str, str, tuple[int,
         if not name or not all(is_size(part) for part in parts):
             raise UsageError(f"--dim {text}: expected NAME=SIZE, as --dim batch=8")
         choices = tuple(map(int, parts))
+        # The same size twice contradicts nothing.
         if known.setdefault(name, choices) != choices:
             before = ",".join(map(str, known[name]))
             raise UsageError(f"--dim {text}: {name} is also set to {before}")
@@ -91,6 +92,7 @@ def _input_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int | str | No
     """
     shapes: dict[str, tuple[int | str | None, ...]] = {}
     for text in texts or ():
+        # At the last one, as of constants: names of inputs may hold others.
         name, equals, sizes = text.rpartition("=")
         parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
         if not equals or not name or not all(_is_dimension(part) for part in parts):
@@ -117,8 +119,10 @@ def read_shapes(
     """
     shapes = _input_shapes(texts)
     if files:
+        # Imported where it is needed: most command lines name no array.
         from samba_onnx.safety.array_files import sample_shapes
 
+        # What is left open in a shape is filled in from the file; what is stated must agree.
         for name, shape in sample_shapes(files).items():
             stated = shapes.get(name, shape)
             if len(stated) != len(shape) or any(
@@ -168,6 +172,7 @@ def _value(text: str, option: str) -> Any:
         value = json.loads(text.lower() if text.lower() in ("true", "false") else text)
     except (ValueError, RecursionError):
         raise UsageError(f"--constant {printable(option)}: {_EXPECTED}") from None
+    # JSON also has texts, null and objects, which no tensor holds.
     if not _is_numeric(value):
         raise UsageError(f"--constant {printable(option)}: {_EXPECTED}")
     return value
@@ -196,6 +201,7 @@ def is_size(text: str) -> bool:
 
 
 def _is_dimension(text: str) -> bool:
+    # A word must be an identifier: a size with a typing error in it is no name.
     return text == "?" or is_size(text) or text.isidentifier()
 
 
@@ -217,6 +223,7 @@ def read_precision(precision: str | None, preset: str | None = None) -> Precisio
     """
     if preset is None:
         return precision_of(precision)
+    # Refused even where both mean the same: neither could be changed without the other.
     if precision is not None:
         raise UsageError("--precision and --graphamp-preset say the same: give one of them")
     return preset_precision(preset)

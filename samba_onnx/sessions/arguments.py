@@ -134,6 +134,7 @@ _HINTS: Final = (
             ("stage_instrumentation", "measure the stages of sections", Any),
         )
     ),
+    # The only hint that takes a list, so that it stands apart.
     _hint("resources_scaling_factors", "share of resources", float, several=True),
     _ROWS["tensor_parallel"],
 )
@@ -222,6 +223,7 @@ _IN_ORDER: Final = (
 
 _LISTED: Final = frozenset(row.name for row in _IN_ORDER)
 ARGUMENTS: Final = (
+    # The order of --help is written out: people look for a row among its like.
     *_IN_ORDER,
     # An option that is new has a row without a place in the order.
     *(row for name, row in _ROWS.items() if name not in _LISTED),
@@ -249,6 +251,7 @@ def given_hints(settings: Mapping[str, Any]) -> dict[str, Any]:
         argument.name: argument
         for argument in ARGUMENTS
         if argument.hint and settings.get(argument.name, argument.default) != argument.default
+        # Two hints of SambaFlow's switch stochastic rounding here, too.
         if not stated_roundings({argument.name: settings[argument.name]})  # which take effect
     }
     return {
@@ -285,5 +288,6 @@ def tell_idle(name: str) -> None:
         name: Attribute of the Namespace or keyword of a function, as the tables have it.
     """
     rows = {argument.name: argument.idle for argument in ARGUMENTS if argument.idle}
+    # Rows last: what a table of arguments says of itself counts before what is said of others.
     reasons = {**OTHER_IDLE, **_AT_ANOTHER_LEVEL, **rows}
     LOGGER.warning("%s has no effect: %s", name, reasons.get(name, AFTER_COMPILING))

@@ -221,6 +221,7 @@ class Compiler:
         self, settings: Mapping[str, Any], options: CompileOptions, *programs: Program
     ) -> dict[str, str]:
         """Return all hints for one compilation as metadata."""
+        # Taken in any case: they were for this compilation, whether it used them or not.
         recorded = self._options.take_hints()
         if options.sections.level == Level.O1:
             recorded = hints_beside(recorded, programs)
@@ -252,6 +253,7 @@ def _program_of(traced: TracedGraph) -> Program:
         raise UsageError(f"graph {traced.name!r} was compiled already; trace it again")
     regions = dict(program.regions)
     for tensor in (*traced.inputs, *traced.outputs):
+        # A tensor that was given no region has one of its own name, which needs no entry.
         if tensor.sn_region_name != tensor.sn_name:
             regions[tensor.sn_name] = tensor.sn_region_name
     return dataclasses.replace(program, name=traced.name, regions=regions)
@@ -269,11 +271,13 @@ def _compile_onnx(
     shapes = {name: tuple(tensor.shape) for name, tensor in symbols.items()}
     print_, _ = onnx_fingerprint(model, shapes)
     metadata = {**texts, **write_records({DEFAULT_GRAPH: GraphRecord(print_.text())})}
+    # No random sample: what is compared is a run with the example inputs.
     chosen = options.replace(input_shapes=shapes, sample=False)
     if not check:
         convert(model, path, options=chosen, metadata=metadata).close()
         return
     valued = [tensor.has_data or tensor.materializer_provided for tensor in symbols.values()]
+    # Values are needed of all inputs: the original model cannot run with some of them.
     missing = "" if all(valued) else "an input has no values"
     arrays = {} if missing else {name: to_array(tensor) for name, tensor in symbols.items()}
     convert_compared(model, path, arrays, missing, options=chosen, metadata=metadata)

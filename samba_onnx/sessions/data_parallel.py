@@ -94,8 +94,10 @@ class DataParallel:
         if not data_parallel:
             return None
         replicas = Replicas.current(self._replicas)
+        # Alone, there is nothing to add up: the run is one like any other.
         if replicas.size == 1:
             return None
+        # Another group of processes: what the device began with was another replica 0's.
         if replicas is not self._replicas:
             self._replicas, self._joined = replicas, None
         chosen = ReductionMode(self.traced_mode if mode == ReductionMode.NORMAL else mode)
@@ -127,6 +129,7 @@ class DataParallel:
     def _join(self, device: Device, *, is_late: bool) -> None:
         replicas = self._replicas
         assert replicas is not None, "reduction() was called"
+        # First: replicas exchange tensors in the order of the PEF, which must be the same for all.
         self._refuse_other_programs(replicas)
         differs = _share_residents(replicas, device, self._program.manifest)
         if is_late and any(replicas.of_all(differs)):
@@ -136,10 +139,12 @@ class DataParallel:
                 "program, so that replicas begin alike when they are traced"
             )
         hyperparameters = self._program.hyperparameters
+        # Counts too: replicas correct Adam's bias and draw seeds by the number of steps.
         hyperparameters.resume_from(replicas.from_first(hyperparameters.steps_done))
         if hyperparameters.rounding_names:
             hyperparameters.round_as(replicas.from_first(hyperparameters.rounding_seed))
         device.reductions.reducer = replicas
+        # Weak: whoever loads another PEF must not keep the memory of this device.
         self._joined = weakref.ref(device)
 
     def is_joined(self, device: Device | None) -> bool:
@@ -167,6 +172,7 @@ class DataParallel:
 
 def _print(manifest: Manifest) -> str:
     """Return a text that only manifests of equal programs have."""
+    # A digest: the manifest of a large model is too long to be sent by every replica.
     return hashlib.sha256(repr(manifest).encode()).hexdigest()
 
 
@@ -212,6 +218,7 @@ def _share_residents(replicas: Replicas, device: Device, manifest: Manifest) -> 
         before = device.memory.whole(name).load()
         array = np.empty_like(before)
         replicas.broadcast(array)
+        # By bytes: NaN differs from itself, and -0.0 is the same number as 0.0.
         differs = differs or array.tobytes() != before.tobytes()
         device.load({name: array})
     return differs

@@ -34,6 +34,7 @@ class DimInfo:
             UsageError: They are no whole numbers, or no multiple of ``factor`` is between them.
         """
         sizes = [getattr(self, field) for field in _FIELDS]
+        # Not isinstance: True is an int for Python.
         if not all(type(size) is int for size in sizes):
             raise UsageError(f"a dynamic dimension was given {sizes}; give whole numbers")
         if not 1 <= self.min <= self.max or self.factor < 1 or self.max % self.factor:
@@ -49,6 +50,7 @@ class DimInfo:
             name: What the dimension is, as ``batch_size``.
         """
         ending = "".join(f"_{field}_{getattr(self, field)}" for field in _FIELDS)
+        # A key that was returned before may be given as the name again.
         return name if name.endswith(ending) else name + ending
 
 
@@ -111,4 +113,5 @@ def read_dimensions(path: str | os.PathLike[str]) -> dict[str, DimInfo]:
 
 
 def _is_dimension(row: Any) -> bool:
+    # factor may be left out, as in create_dynamic_dim.
     return isinstance(row, Mapping) and {"min", "max"} <= row.keys() <= {*_FIELDS}

@@ -20,6 +20,7 @@ def register(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         *args: With what.
         **kwargs: With which keywords.
     """
+    # Python's atexit and run_handlers both may come to it: whoever is first calls it.
     called = False
 
     def once() -> None:
@@ -29,6 +30,7 @@ def register(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
             function(*args, **kwargs)
 
     _HANDLERS.append(once)
+    # A program that ends without run_and_exit has only Python's own handlers.
     atexit.register(once)
 
 
@@ -46,6 +48,7 @@ def run_and_exit(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Non
     """
     status = _status(function, *args, **kwargs)
     status = run_handlers() or status
+    # os._exit writes out nothing that is still buffered.
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status)
@@ -69,6 +72,7 @@ def _status(function: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     except SystemExit as leaving:
         if leaving.code is None or isinstance(leaving.code, int):
             return leaving.code or 0
+        # As Python does with a SystemExit of text: it is a message, and the status is 1.
         sys.stderr.write(f"{leaving.code}\n")
         return 1
     except BaseException:  # Whatever it is, the process must end.

@@ -41,6 +41,7 @@ def fuse(
     modules = [one for one in arguments if isinstance(one, nn.Module)]
     for module in modules:
         mark_module(module, name)
+    # A module is marked for good; lines are marked only as long as the block lasts.
     return nullcontext() if modules else marked_lines(name)
 
 
@@ -79,6 +80,7 @@ def _left(use: Any, marks: set[str]) -> Any:
     if not isinstance(use, dict):
         return use
     words = use.get("on") or ()  # a module is there by the name of its class
+    # A use of which no node carries the mark had no effect at all: it stays whole.
     if marks.isdisjoint((_name(words, use), _name(words[1:], use))):
         return use
     named = use.get("heuristic")

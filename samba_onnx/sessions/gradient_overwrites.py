@@ -38,6 +38,8 @@ class GradientOverwrites:
         Args:
             plan: What it executed.
         """
+        # A step alone reads the gradients that a backward left, so that the next backward
+        # overwrites nothing that is still needed.
         if not self._is_watching or SectionType.BCKWD not in plan.section_types:
             if SectionType.OPT in plan.section_types:
                 self._unread.clear()
@@ -46,13 +48,16 @@ class GradientOverwrites:
         if steps and not self._unread:
             return  # A whole training step, as most runs are.
         written = self._gradients & plan.written
+        # Mini-batches of one run overwrite each other's gradients, too, unless each has a step.
         if written & self._unread or (plan.batches > 1 and not steps):
+            # A loop makes the same mistake in every turn; one warning says all.
             self._is_watching = False
             LOGGER.warning(
                 "BCKWD ran again before OPT: the gradients of the batch before are overwritten, and "
                 "only those of the last one count. Compile with gradient_accumulation=True to have "
                 "them added up. This is said once per trace."
             )
+        # Noted before steps clear it: a step of the same run reads what its backward wrote.
         self._unread |= written
         if steps:
             self._unread.clear()

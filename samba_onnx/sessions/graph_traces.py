@@ -38,6 +38,8 @@ class GraphTraces:
                 f"there is a graph {graph.name!r} already; give this one another name, or "
                 "overwrite=True"
             )
+        # Taken out first: a dict keeps the place of a key that is set again, and the new graph
+        # is to be the last.
         self._graphs.pop(graph.name, None)
         self._traced_by(graph).name = graph.name
         self._graphs[graph.name] = graph
@@ -54,8 +56,10 @@ class GraphTraces:
 
     def _traced_by(self, graph: SambaGraph) -> TracedGraph:
         """The trace that a graph's outputs come from."""
+        # By identity: tensors compare element by element, and names may have been changed since.
         output_ids = {id(output) for output in graph.outputs}
         for traced in self.traces:
+            # A graph may be made of some of the outputs of a trace.
             if output_ids <= {id(output) for output in traced.outputs}:
                 return traced
         raise UsageError(

@@ -43,6 +43,7 @@ class HostSettings:
         self._flags = [group.flags for group in record.groups]
         self._sizes = [len(group.parameters) for group in record.groups]
         self._values = [group_hyperparameters(record.kind, one) for one in optimizer.param_groups]
+        # Only optimizers that clip gradients have the attribute.
         self._norm = getattr(optimizer, "max_grad_norm", None)
         self._seen: list[Any] | None = None
         """How the groups were when they were found to be in order."""
@@ -64,6 +65,7 @@ class HostSettings:
         groups = self._optimizer.param_groups
         values = [group_hyperparameters(self._kind, group) for group in groups]
         norm = getattr(self._optimizer, "max_grad_norm", None)
+        # The same record, not an equal one: whoever derives scalars compares by identity.
         if values == self._values and norm == self._norm:
             self._seen = self._unchanging()
             return record
@@ -72,6 +74,7 @@ class HostSettings:
             for group, before, after in zip(record.groups, self._values, values, strict=True)
         )
         limit = record.max_grad_norm
+        # A run may have set another limit than the host's, which stays unless the host's changed.
         if norm != self._norm:
             limit = _limit(limit, norm)
         self._values, self._norm, self._seen = values, norm, self._unchanging()
@@ -82,6 +85,7 @@ class HostSettings:
         looks: list[Any] = [getattr(self._optimizer, "max_grad_norm", None)]
         for group in self._optimizer.param_groups:
             looks.append(len(group["params"]))
+            # get(): no kind of optimizer has all of these keys.
             looks += map(group.get, _KEYS)
         return looks
 

@@ -98,6 +98,8 @@ class Hyperparameters:
             )
         if not numbers:
             return NO_NUMBERS
+        # A tensor or an array may be changed in place and still be the same object: only plain
+        # numbers can be compared with those of the last call.
         is_plain = _PLAIN.issuperset(map(type, numbers.values()))
         if is_plain and numbers == self._given:
             return self._checked
@@ -113,6 +115,7 @@ class Hyperparameters:
 
     def _tell_of_unknown(self, numbers: Iterable[str]) -> None:
         """Warn of keys that are no hyperparameter of anything, as misspelt ones are."""
+        # The usual keys are never spoken of: programs send the same ones to every graph.
         known = COMMON_KEYS | self._told | self._argins.keys() | {DROPOUT_KEY}
         for name in numbers:
             if name in known or self._optimizers.understands(name):
@@ -189,6 +192,7 @@ class Hyperparameters:
         """Return the seed of a dropout in a forward run, as for ``argins``."""
         if name in values:
             return int(values[name])  # type: ignore[arg-type]
+        # Counted by forward runs: a spatial run of N batches draws what N runs would.
         runs = range(self._runs, self._runs + (batches or 1))
         drawn: list[float] = [_seed(self._base, name, run, replica) for run in runs]
         return drawn if batches else drawn[0]
@@ -254,6 +258,7 @@ class Hyperparameters:
         if hyperparameters is not self._kept:
             self.values.update(hyperparameters)
             self._kept = hyperparameters
+        # Only here: a run that failed leaves settings and counts as they were.
         self._optimizers.keep()
         self._runs += forward * (batches or 1)
         self._runs_of_step += forward * (batches or 1)
@@ -302,6 +307,7 @@ def _seed(base: int, name: str, run: int, replica: int) -> int:
     """A positive int32 that differs from run to run, argin to argin and replica to replica."""
     # The first replica draws what a device alone would.
     text = f"{base} {run} {name}" + (f" {replica}" if replica else "")
+    # A digest of Python's own hash() would differ from process to process; this one repeats.
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "little") >> 1
 
 

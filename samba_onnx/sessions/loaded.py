@@ -86,9 +86,11 @@ class LoadedProgram:
         """
         with self._profiler.event(SET_PEF):
             pef = load_pef(path)
+        # After the new PEF was read: one that cannot be used leaves the old one running.
         self.close()
         self.pef = pef
         self._graphs = {graph.name: graph for graph in pef.manifest.graphs}
+        # The session speaks of whole tensors, whatever shards several RDUs have.
         self._whole = pef.manifest.whole()
         self._inputs = _inputs(self._whole)
         self.only_graph = next(iter(self._graphs)) if len(self._graphs) == 1 else ""
@@ -110,14 +112,17 @@ class LoadedProgram:
                 pef,
                 threads=torch.get_num_threads(),
                 time_sections=level() == "DETAILED",
+                # The same lock for all sessions: a turn that uses the device needs no second one.
                 mutex=TURN.mutex,
             )
         # The words of SambaFlow's runtime, by which people find in a log what was run.
         LOGGER.info("sn_create_session: PEF File: %s", pef.path)
         self.device = device
+        # What watches and counts belongs to a device: another one begins without any runs.
         self.hyperparameters = Hyperparameters(pef.manifest.argins, optimizers)
         self.overwrites = GradientOverwrites(pef.manifest)
         self.unread = UnreadOutputs(self.manifest.symbols)
+        # Last: tensors must not find a device that could not be prepared.
         DEVICE.attach(SessionStore(device, self.manifest, self._profiler))
         return device
 

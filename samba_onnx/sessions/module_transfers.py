@@ -103,6 +103,7 @@ def _on_device(tensors: dict[str, SambaTensor]) -> Iterator[SambaTensor]:
             "no program is loaded, so that nothing is on a device: call "
             "samba.utils.trace_graph(model, inputs, pef=...) first"
         )
+    # Tied parameters are one tensor under several names: it is copied once.
     seen: set[int] = set()
     for tensor in tensors.values():
         if id(tensor) not in seen and DEVICE.has(tensor.sn_region_name):

@@ -134,6 +134,7 @@ class ModuleWatch:
                 require them, modules that were exchanged, or state that is gone.
         """
         count = HOST_WRITES.count
+        # Nearly every run ends here: one number is compared, and no tensor is looked at.
         if count == self._count and not (self._polled and self._is_written(self._polled)):
             return
         with natively():
@@ -193,6 +194,7 @@ class ModuleWatch:
             )
 
     def _gradients(self) -> None:
+        # A program that only runs forward does not care what requires gradients.
         if not self.gradients:
             return
         before = self._traced_flags
@@ -245,6 +247,7 @@ def copied(model: nn.Module, tensors: Iterable[Tensor] | None = None) -> None:
         tensors: The members that were copied; None for all.
     """
     only = None if tensors is None else set(map(id, tensors))
+    # A copy of the set: a module that is collected meanwhile would change it.
     for watch in tuple(_WATCHES):
         if watch.model is model:
             watch.accept(only)
@@ -277,6 +280,7 @@ def _names_in(kind: Any) -> frozenset[str]:
             function = function.fget
         if not isinstance(function, FunctionType):
             continue
+        # Only names that are new: methods that call each other would never end.
         new = _names_of(function.__code__) - names
         names |= new
         pending += new

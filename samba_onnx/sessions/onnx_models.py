@@ -54,6 +54,7 @@ def input_symbols(names: Sequence[str], inputs: Any) -> dict[str, SambaTensor]:
     Raises:
         UsageError: There are more than the model has.
     """
+    # The keys of a mapping count before the tensors' own names.
     if isinstance(inputs, Mapping) and set(inputs) <= set(names):
         return {name: tensor for name, tensor in inputs.items() if isinstance(tensor, SambaTensor)}
     tensors = list(tensors_of(inputs))
@@ -61,6 +62,7 @@ def input_symbols(names: Sequence[str], inputs: Any) -> dict[str, SambaTensor]:
         return {tensor.sn_name: tensor for tensor in tensors}
     if len(tensors) > len(names):
         raise UsageError(f"{len(tensors)} inputs were given; the ONNX model has {', '.join(names)}")
+    # Not strict: an ONNX model may have inputs that nobody gives an example of.
     return dict(zip(names, tensors, strict=False))
 
 
@@ -78,6 +80,7 @@ def onnx_fingerprint(
     """
     loaded = load_model(model).model
     graph = loaded.graph
+    # Old models list their weights among the inputs.
     inputs = [v for v in graph.inputs if v.name not in graph.initializers]
 
     def lines() -> Iterator[str]:

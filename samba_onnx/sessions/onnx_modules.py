@@ -105,6 +105,7 @@ def _loss(loss: object, model: Source) -> Loss:
             f"a loss is {printable(str(loss))}; give its kind, as 'cross_entropy', or a dict with "
             f"kind and any of {', '.join(sorted(known - {'kind'}))}"
         )
+    # A kind alone is to be enough for the usual model, which has one output and one loss.
     fields.setdefault("label", DEFAULT_LABEL)
     if "output" not in fields:
         fields["output"] = _only_output(model, str(fields["kind"]))
@@ -218,12 +219,14 @@ def _check_weights(owner: OnnxModule, weights: Collection[str] | None) -> None:
 
 def _with_losses(owner: OnnxModule, model: Source, losses: tuple[Loss, ...]) -> OnnxModule:
     """Return a module with the owner's weights and other losses, always the same one."""
+    # Kept on the owner, so that a compilation and a trace with the same losses get one module.
     variants: dict[tuple[Loss, ...], OnnxModule] = vars(owner).setdefault(_VARIANTS, {})
     if losses not in variants:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FoldedWeightsWarning)  # said when the owner was made
             variant = module_from_onnx(model, weights=owner.trained_names, losses=losses)
         _check_labels(variant)
+        # Shared, not copied: the optimizer trains the owner's parameters.
         for attribute in variant.onnx_names:
             setattr(variant, attribute, getattr(owner, attribute))
         variants[losses] = variant
@@ -238,12 +241,14 @@ def same_model(module: OnnxModule, model: Source) -> bool:
         model: A path, or a model in memory.
     """
     weights = module.original.held
+    # Weights are left out: training changes them, and the model stays the same.
     return _bare(Original.of(model, weights)) == _bare(module.original)
 
 
 def _bare(original: Original) -> onnx.ModelProto:
     """The model without any trace of where weights were kept."""
     model = onnx.ModelProto()
+    # A copy: fields are cleared below, which the module's own skeleton must keep.
     model.CopyFrom(original.skeleton)
     tensors = named_tensors(model)
     for name in original.held & tensors.keys():

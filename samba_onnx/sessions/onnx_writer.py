@@ -46,6 +46,7 @@ class OnnxWriter:
                     f"{model_source(model)} was not traced with optimizers, so that it has no "
                     "weights but its own: give the module that samba.from_onnx returned"
                 )
+        # The device may have trained them further than the host knows.
         if isinstance(module, OnnxModule) and DEVICE.attached and self._has_traced(module):
             fetch_module(module, inplace=True)
         return to_onnx(module, path)
@@ -57,6 +58,7 @@ class OnnxWriter:
 
     def _has_traced(self, module: nn.Module) -> bool:
         """Whether a traced module has these weights."""
+        # By parameters, not by module: variants with other losses share them.
         mine = {id(parameter) for parameter in module.parameters()}
         return any(
             id(parameter) in mine

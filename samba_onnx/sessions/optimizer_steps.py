@@ -97,6 +97,7 @@ class OptimizerSteps:
             UsageError: A value is out of range, or the optimizers cannot use it.
         """
         for settings in self._settings:
+            # One look at plain numbers for each optimizer; all follow once any may have changed.
             if not settings.is_unchanged():
                 self._follow()
                 break
@@ -109,6 +110,7 @@ class OptimizerSteps:
             return NO_SCALARS
         self._counts = self._known_counts() or self._counts
         origin = self._next, self._counts, batches
+        # Records by identity, counts by value: equal counts come in new lists.
         if self._derived_from[0] is not origin[0] or self._derived_from[1:] != origin[1:]:
             self._scalars, self._derived_from = self._derived(batches), origin
         return self._scalars
@@ -123,6 +125,7 @@ class OptimizerSteps:
             for _ in range(batches):
                 for name, number in derive(record, {}, [count + 1 for count in counts]).items():
                     scalars.setdefault(name, []).append(number)  # type: ignore[union-attr]
+                # Each mini-batch makes a step, and Adam corrects its bias by the number of it.
                 counts = steps_after(record, counts)
         return MappingProxyType(scalars)
 
@@ -150,6 +153,7 @@ class OptimizerSteps:
             self._counts = after
             for optimizer, counts in zip(self._optimizers, after, strict=False):
                 setattr(optimizer, _COUNTS, counts)
+        # Only where something rounds at random: a plain SGD has no count to keep.
         if self._rounds:
             self._set_rounded([count + steps for count in self.rounded])
         for settings in self._settings:
@@ -254,6 +258,7 @@ def check_records(compiled: Sequence[OptimizerRecord], traced: Sequence[Optimize
         UsageError: They differ in number or kind, or in what no run can change.
     """
     had, has = (list(map(_described, records)) for records in (compiled, traced))
+    # Without optimizers a program may still run, with those that the PEF knows.
     if has and had != has:
         raise UsageError(
             f"the PEF was compiled with {', '.join(had) or 'no optimizer'}; it was traced with "

@@ -59,6 +59,7 @@ def flat_options(settings: Settings) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, (BaseModel, Mapping)):
+            # Opened and kept whole as well: some settings are mappings themselves.
             flat |= flat_options(value)
         if value is not None:
             flat[str(key)] = value
@@ -86,6 +87,7 @@ def output_path(
     else:
         name = str(options.get("pef_name") or "") or default_name(model)
         name = name.removesuffix(".pef")
+        # The name becomes a folder and a file: it must not lead out of the output folder.
         if not name or name in (".", "..") or "/" in name or "\0" in name:
             raise UsageError(f"pef_name is {name!r}; give a file name without folders")
         path = Path(str(options.get("output_folder") or OUTPUT_FOLDER), name, f"{name}.pef")
@@ -125,6 +127,7 @@ def settings_keywords(settings: Mapping[str, Any]) -> dict[str, Any]:
             given = settings.get(row.name)
             value = row.states(given) if row.states and given is not None else None
             if value is not None:
+                # The first that states the option counts; the rows stand in that order.
                 keywords.setdefault(name, value)
     return keywords
 
@@ -141,6 +144,7 @@ def _of_level(options: CompileOptions) -> CompileOptions:
         ("optimization_rules", sections.optimization_rules),
         ("use_o1_default_rules", sections.default_rules),
     ):
+        # Said where it happens: a file of rules at another level looks as if it had an effect.
         if stated:
             tell_idle(name)
     return options.replace(optimization_rules=None, default_rules=None)
@@ -249,6 +253,7 @@ class SessionOptions:
                 both.
             value: True for a hint that says no more than its name.
         """
+        # A list, searched: values of hints need not be hashable.
         values = self._hints.setdefault(name, [])
         if value not in values:
             values.append(value)
@@ -279,6 +284,7 @@ class SessionOptions:
         Args:
             stated: What settings and arguments ask for.
         """
+        # Forgotten at once, so that a switch for one program does not reach the next.
         switched, self._roundings = self._roundings, {}
         on = {rounding for rounding, is_on in switched.items() if is_on}
         return (stated | on) - (switched.keys() - on)

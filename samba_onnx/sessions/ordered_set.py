@@ -20,6 +20,7 @@ class OrderedSet(MutableSet[T]):
         Args:
             items: Hashable things.
         """
+        # A dict remembers the order, which a set does not.
         self._items: dict[T, None] = dict.fromkeys(items)
 
     def __contains__(self, item: object) -> bool:

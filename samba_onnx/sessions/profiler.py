@@ -81,6 +81,7 @@ class Profiler:
         Returns:
             What to give to ``end_event``; None while profiling is off.
         """
+        # perf_counter is monotonic: a clock that is set meanwhile makes no negative times.
         return Handle(name, time.perf_counter()) if self.active else None
 
     def end_event(self, handle: Handle | None) -> None:
@@ -128,6 +129,7 @@ class Profiler:
             Samples per second by name; names without an event are left out.
         """
         latencies = self.get_latencies(names, warmup)
+        # An event may be shorter than the clock can tell.
         return {name: batch / seconds for name, seconds in latencies.items() if seconds > 0}
 
     def print_statistics(
@@ -173,11 +175,13 @@ class Profiler:
             {
                 "name": event.name,
                 "ph": "X",
+                # The format counts in microseconds.
                 "ts": (event.begin - origin) * 1e6,
                 "dur": event.seconds * 1e6,
                 "pid": 0,
                 "tid": 0,
             }
+            # Events are kept by their ends; the one around others would come last.
             for event in sorted(self._events, key=lambda event: event.begin)
         ]
         content = json.dumps({"traceEvents": trace, "displayTimeUnit": "ms"}, indent=1)
@@ -195,6 +199,7 @@ class EventContext:
     def __init__(self, profiler: Profiler, name: str) -> None:
         self._profiler = profiler
         self._name = name
+        # A stack: the same context may be entered again inside itself.
         self._handles: list[Handle | None] = []
 
     def __enter__(self) -> None:
@@ -208,6 +213,7 @@ class EventContext:
 
         @functools.wraps(function)
         def measured(*args: P.args, **kwargs: P.kwargs) -> R:
+            # A context for each call: functions may call themselves, or run in several threads.
             with EventContext(self._profiler, self._name):
                 return function(*args, **kwargs)
 

@@ -33,6 +33,7 @@ def argin_names(manifest: Manifest) -> OrderedSet[str]:
     for record in read_optimizers(manifest):
         # What the optimizer's sections read is derived from these.
         names += hyperparameter_names(record)
+        # They begin with the name of their optimizer; its keys stand for all of them.
         argins = [name for name in argins if not name.startswith(f"{record.name}{SEPARATOR}")]
     return OrderedSet([*names, *argins])
 

@@ -80,6 +80,7 @@ def input_arrays(
         symbol = symbols.get(traced.symbol(name) if traced else name)
         if symbol is not None:
             arrays[symbol.name] = _checked(tensor, name, symbol)
+        # A traced input that the program does not read is ignored; an unknown name is refused.
         elif traced is None or all(tensor.sn_name != name for tensor in traced.inputs):
             listed = ", ".join(f"{s.name!r} {describe(s.type, s.shape)}" for s in symbols.values())
             raise InputError(
@@ -119,6 +120,7 @@ def wrapped(tensor: torch.Tensor, marks: Marks) -> SambaTensor:
         tensor: A leaf that nothing else refers to.
         marks: What the SambaTensor carries.
     """
+    # Not by the constructor of SambaTensor, which does more than a fresh output needs.
     leaf: SambaTensor = torch.Tensor._make_subclass(SambaTensor, tensor, False)
     leaf._marks = marks
     return leaf
@@ -130,6 +132,7 @@ def _fetched(graph: Graph, traced: TracedGraph | None, name: str, region: str) -
     marks = marks_of(name, "" if region == name else region)
     if symbol in graph.outputs:
         return FetchedOutput(symbol, marks, computed=True)
+    # The symbol first: a region may be shared by several.
     for place in (symbol, region):
         if DEVICE.has(place):
             return FetchedOutput(place, marks, computed=False)
@@ -154,6 +157,7 @@ def _output_name(output: Any) -> tuple[str, str]:
 def _checked(tensor: torch.Tensor, name: str, symbol: Symbol) -> Array:
     """A tensor's array, if it fits the symbol; integers of another width are converted."""
     with natively():
+        # The usual case, which needs no conversion.
         if matches(symbol, tensor):
             return to_array(tensor)
         array, element = to_array(tensor), tensor_element(symbol.type)

@@ -200,6 +200,7 @@ class Runner:
             if traced.training
             else "to train, trace a PEF that was compiled after train()",
         )
+        # Noted, so that only the next switch is told of again.
         traced.training = model.training
 
     def _arrays(self, graph: Graph, inputs: Any) -> dict[str, Array]:
@@ -230,6 +231,7 @@ class Runner:
         self._profiler.end_event(event)
         self._note(prepared.plan, checked)
         for name in arrays:
+            # This run took them along; the next one need not.
             self._state.host_inputs.pop(name, None)
         return values
 
@@ -317,6 +319,7 @@ class Runner:
             raise UsageError(
                 f"grad_of_outputs has {len(grads)} gradients, the graph has {len(outputs)} outputs"
             )
+        # Not strict: gradients of the first outputs may be given alone.
         for output, grad in zip(outputs, grads, strict=False):
             if grad is not None:
                 output.sn_grad = grad

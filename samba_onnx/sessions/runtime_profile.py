@@ -43,6 +43,7 @@ class RuntimeProfile:
         Args:
             timer_enabled: Whether the end logs the wall time since now.
         """
+        # A second start would lose what the first one has measured.
         if not level() or self._profile is not None:
             return
         self._begin = time.perf_counter() if timer_enabled else None
@@ -62,6 +63,7 @@ class RuntimeProfile:
         """
         if self._profile is None:
             return
+        # Forgotten before anything is written: a file that cannot be written ends it, too.
         profile, self._profile = self._profile, None
         profile.disable()
         lines = []

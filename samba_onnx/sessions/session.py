@@ -61,6 +61,7 @@ class SambaSession(
     @in_turn
     def _restart(self, pef_path: str) -> None:
         """Become a new session, in place: programs hold on to ``samba.session``."""
+        # While it is still known: __init__ makes a new one, and the old device holds memory.
         self._program.close()
         self._state.clear()
         SambaSession.__init__(self, pef_path)

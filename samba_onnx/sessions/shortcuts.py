@@ -62,6 +62,7 @@ class Shortcut:
             The address of each input on the host, in the order of ``inputs``; None if the run
             cannot be made like this.
         """
+        # Other marks are other tensors, even where the values would be the same.
         if asked != self.asked:
             return None
         sources = []
@@ -70,6 +71,7 @@ class Shortcut:
                 for place, shape, dtype, _, _ in self.inputs:
                     tensor = tensors[place]
                     if (
+                        # Without values on the host there is no address to copy from.
                         tensor._host.is_empty
                         or tensor.shape != shape
                         or tensor.dtype is not dtype
@@ -100,9 +102,11 @@ class Shortcut:
             InputError: An argin does not fit.
             ExecutionError: An operator failed.
         """
+        # Before anything is copied: an argin that does not fit leaves the inputs as they were.
         if argins:
             self.registers.apply(argins)
         for (_, _, _, address, size), source in zip(self.inputs, sources, strict=True):
+            # Both sides are known to be contiguous and of the same type, so bytes suffice.
             memmove(address, source, size)
         self.replay.execute()
         results = []

@@ -37,6 +37,7 @@ def spatial_batches(options: Mapping[str, Any]) -> int:
     mapping = checked_mapping(options.get("mapping") or MAPPINGS[0])
     given = options.get("num_spatial_batches")
     count = 1 if given is None else given
+    # bool is an int for Python, and nobody means 1 by True.
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST:
         raise UsageError(f"num_spatial_batches is {given!r}; give a number from 1 on")
     if mapping == SPATIAL:
@@ -149,6 +150,7 @@ def with_all_mini_batches(
 
 def _mini_batch(tensor: SambaTensor, symbol: Symbol, batches: int) -> SambaTensor:
     shape = tuple(tensor.shape)
+    # With one mini-batch both shapes are the same, and the other branch serves as well.
     if shape == symbol.batch_shape and shape != symbol.shape:
         return tensor
     if shape != symbol.shape:
@@ -159,6 +161,7 @@ def _mini_batch(tensor: SambaTensor, symbol: Symbol, batches: int) -> SambaTenso
         )
     made = SambaTensor(shape=symbol.batch_shape, dtype=tensor.dtype, name=tensor.sn_name)
     if tensor.has_data:
+        # Values too, where there are any: the first mini-batch stands for all of them.
         plain = tensor.torch().detach()
         first = plain.narrow(0, 0, symbol.batch_shape[0]) if symbol.batch_shape else plain[0]
         made = SambaTensor(first, name=tensor.sn_name)

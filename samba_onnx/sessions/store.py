@@ -109,6 +109,7 @@ def compiled_values(symbol: Symbol, array: NDArray[Any]) -> NDArray[Any]:
         array: The values.
     """
     element = tensor_element(symbol.type)
+    # Only what persists is stored in another type; inputs must have theirs.
     if element is None or symbol.kind not in (SymbolKind.WEIGHT, SymbolKind.BUFFER):
         return array
     return compiled_array(array, element.numpy)
@@ -127,7 +128,9 @@ def places(manifest: Manifest) -> dict[str, Symbol]:
     named: dict[str, Symbol] = {}
     resident = [symbol for symbol in manifest.symbols if symbol.region]
     for symbol in resident:
+        # The first one of a region, as `SessionStore` promises.
         named.setdefault(symbol.region or "", symbol)
+    # Own names win: a region may be called as a symbol of another one is.
     return named | {symbol.name: symbol for symbol in resident}
 
 

@@ -69,6 +69,7 @@ class TensorAccess:
         """
         self._program.required_device()
         for name, value in values.items():
+            # np.array copies: torch warns of arrays that it may not write to.
             tensor = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.array(value))
             place = self._place(name, name)
             DEVICE.store(place).write(place, to_torch(tensor).detach())
@@ -90,6 +91,7 @@ class TensorAccess:
                 f"tensor {name!r} was to become {type(tensor).__name__}; give a tensor, or None"
             )
         values = tensor.torch_tensor() if isinstance(tensor, SambaTensor) else tensor
+        # Integers of another width are taken where all values fit, as by a run.
         if values.shape == old.shape and values.dtype != old.dtype:
             expected = to_array(torch.empty(0, dtype=old.dtype)).dtype
             values = from_array(of_width(name, to_array(values), expected))
@@ -99,6 +101,7 @@ class TensorAccess:
                 f"{tensor.dtype} of shape {list(tensor.shape)}"
             )
         old.data = values.detach()
+        # Only the host has this input: without it, the next run would take the old values.
         if name in self._state.host_inputs:
             self._state.host_inputs[name] = old
 
@@ -112,6 +115,7 @@ class TensorAccess:
             ):
                 place = tensor.sn_region_name
                 DEVICE.store(place).write(place, tensor.torch_tensor().detach())
+        # The states of optimizers were sent with the rest: steps count on from the host's.
         self._program.hyperparameters.resume()
 
     def _read(self, name: str, region: str) -> SambaTensor:
@@ -130,6 +134,7 @@ class TensorAccess:
             InputError: The device has it nowhere.
         """
         symbols = {graph.symbol(name) for graph in self._state.graphs.values()} or {name}
+        # From the most exact to the least: a region may belong to several tensors.
         for place in (name, *symbols, region):
             if DEVICE.has(place):
                 return place

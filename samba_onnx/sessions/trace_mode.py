@@ -24,6 +24,7 @@ class TraceMode:
     @contextmanager
     def on(self) -> Iterator[None]:
         """Trace inside: parameters keep what they are, and lazy ones stay lazy."""
+        # Restored, not switched off: a trace may be made inside another one.
         before, self.tracing = self.tracing, True
         try:
             with LAZY.paused():

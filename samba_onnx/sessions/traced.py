@@ -104,6 +104,7 @@ def traced_graph(
     return TracedGraph(
         name=program.name,
         model=model,
+        # dict.fromkeys: a tensor that forward takes twice is one input.
         inputs=tuple(dict.fromkeys(tensors_of(inputs))),
         outputs=tuple(_empty_output(name, outputs[name]) for name in program.outputs),
         fingerprint=fingerprint(program),

@@ -66,6 +66,7 @@ class TracedState:
             manifest: The PEF's manifest.
         """
         self.graphs[traced.name] = traced
+        # One graph with other names is enough: every request is translated then.
         self.renamed = self.renamed or bool(traced.symbols)
         members = places(manifest)
         self.tensors["grads"] |= _places(manifest, SymbolKind.GRADIENT)
@@ -95,6 +96,7 @@ class TracedState:
 
     def __iter__(self) -> Iterator[SambaTensor]:
         """Iterate over every traced tensor, once."""
+        # Copies: a materializer that runs meanwhile may trace or forget tensors.
         for group in tuple(self.tensors.values()):
             yield from tuple(group.values())
         yield from tuple(self.optimizer_states.values())

@@ -85,11 +85,13 @@ def expecting(
         TransferLimitError: There were more. Nothing is checked when the block itself fails.
         UsageError: No limit is given, one is negative, or the records were reset meanwhile.
     """
+    # A check without a limit could never fail, which its author would not notice.
     if max_bytes is None and max_count is None:
         raise UsageError("expect_transfers was given no limit; give max_bytes or max_count")
     for name, limit in (("max_bytes", max_bytes), ("max_count", max_count)):
         if limit is not None and limit < 0:
             raise UsageError(f"{name} is {limit}; give 0 or more")
+    # Records and not sums: the message lists what was copied inside the block.
     before = transfers.records
     yield transfers
     after = transfers.records
@@ -97,7 +99,9 @@ def expecting(
     is_continued = len(after) >= len(before) and all(
         old is new for old, new in zip(before, after, strict=False)
     )
+    # After a ledger that began anew, as by a trace inside the block, all is of the block.
     made = after[len(before) :] if is_continued else after
+    # What devices send each other never passes the host, which the limit is about.
     copies = tuple(move for move in made if move.direction is not Direction.RDU_TO_RDU)
     _check(copies, max_bytes, max_count)
 
@@ -121,6 +125,7 @@ def _table(transfers: Iterable[Transfer]) -> str:
     for transfer in transfers:
         key = (transfer.symbol, transfer.direction, transfer.cause, transfer.bytes)
         counts[key] = counts.get(key, 0) + 1
+    # The largest first: they are what is worth changing.
     ordered = sorted(counts.items(), key=lambda item: -item[0][3] * item[1])
     head = ("symbol", "direction", "cause", "count", "bytes")
     rows = [

@@ -37,6 +37,7 @@ class UnreadOutputs:
             outputs is None or (type(outputs) is tuple and not outputs)
         ):
             return
+        # Training changes weights, and forward may write buffers: such runs are for something.
         if plan.section_types != {SectionType.FWD} or plan.written & self._kept:
             return
         self._is_watching = False

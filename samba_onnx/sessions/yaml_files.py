@@ -28,6 +28,7 @@ def read_mapping(path: str | os.PathLike[str], remedy: str) -> dict[Any, Any]:
     """
     path = Path(path)
     try:
+        # safe_load: the file is a user's, and full YAML can make any Python object.
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise UsageError(f"{path} cannot be read as YAML: {error}; {remedy}", path=path) from None
