@@ -84,6 +84,7 @@ def analyze(
         fail_on_fallback, max_fallbacks, max_transfer_bytes, min_rdu_nodes, min_rdu_flops, baseline
     )
     target = target_text(options)
+    # All refusals stand before anything heavy is imported: a wrong flag is answered at once.
     limits.refuse_other_target(target, options.sections.level)
     refuse_annotated(model, annotated)
     refuse_overwriting(
@@ -94,6 +95,7 @@ def analyze(
     )
     refuse_other_options(model, options, writes=False)
     refuse_fit(fit, options.sizes, supposes=bool(what_if), multiple=fit_multiple)
+    # A supposition changes the target, and limits would not say which of the two plans they are for.
     supposed = supposed_target(target, what_if)
     if supposed is not None and limits.stated:
         raise UsageError(

@@ -123,6 +123,7 @@ def _like(
     chosen = options.replace(target=target, level=level)
     if other is None:
         return chosen
+    # A program that is cut for several RDUs differs from a whole one in every figure.
     cut = other.parallel
     if cut is not None:
         chosen = chosen.replace(n_chips=cut.rdus, tensor_parallel=cut.mode)
@@ -140,6 +141,7 @@ def _analyzed(
     from samba_onnx.report import Report
     from samba_onnx.workflows.compiler import analyze
 
+    # Refused here, not before: only now it is known which side is a model, and of which kind.
     refuse_other_options(model, options, writes=False)
     if other is not None and options.sections.optimization_rules is None:
         _refuse_other_rules(other, options.sections.level, target_text(options))

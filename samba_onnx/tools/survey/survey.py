@@ -140,6 +140,7 @@ def survey(
     Exit status 1 means that an analysis failed or, with --fail-on-fallback, that a node runs on the CPU.
     """
     devices = _targets(targets, options)
+    # Once for the survey, and not in the report of each of its analyses.
     refuse_other_level(options)
     names = _models(models, output, {"--json": json, "--csv": csv, "--output": output})
     limits = _limits(jobs, timeout, memory)
