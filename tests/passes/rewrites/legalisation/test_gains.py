@@ -34,7 +34,6 @@ def row(*cells: str) -> str:
 
 def unet_rows() -> list[str]:
     from samba_onnx.workflows import porting
-    from samba_onnx.workflows.choices import legalisation_options
     from tests.passes.rewrites.legalisation.unet import build
     from tests.wild.torch_exports import written
 
@@ -50,8 +49,7 @@ def unet_rows() -> list[str]:
             if name in exports:
                 manifest = samba_onnx.analyze(exports[name], no_legalise=left_out)
             else:
-                rules = legalisation_options("auto", left_out)
-                manifest = porting.analyze_torch(factory, legalisation=rules)
+                manifest = porting.analyze_torch(factory, no_legalise=left_out)
             rows.append(row(label, word, *fallbacks_and_copies(manifest)))
             label = ""
     return rows
