@@ -91,10 +91,10 @@ def read_options(stated: Mapping[str, Option], given: Mapping[str, Any]) -> Comp
 
 
 def _parameters(stated: Mapping[str, Option]) -> list[inspect.Parameter]:
-    return [_parameter(flag, each.panel) for each in stated.values() for flag in each.flags]
+    return [_parameter(flag, each) for each in stated.values() for flag in each.flags]
 
 
-def _parameter(flag: CommandFlag, panel: str | None) -> inspect.Parameter:
+def _parameter(flag: CommandFlag, stated: Option) -> inspect.Parameter:
     """Return what the parser makes a flag of."""
     # Without a default, None must be a legal value: it says that nobody stated the option.
     kind = flag.kind if flag.default is not None else flag.kind | None
@@ -102,9 +102,9 @@ def _parameter(flag: CommandFlag, panel: str | None) -> inspect.Parameter:
         flag.spelled,
         metavar=flag.metavar,
         help=flag.help,
-        min=flag.least,
+        min=stated.least if flag.least is None else flag.least,
         show_default=flag.shows_default,
-        rich_help_panel=panel,
+        rich_help_panel=stated.panel,
         envvar=_variable(flag),
         show_envvar=False,
     )

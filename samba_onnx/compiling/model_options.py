@@ -50,7 +50,7 @@ class SampleOptions:
     sample_seconds: float = option(
         60.0,
         "Give up the run that makes the sample after S seconds.",
-        flag=CommandFlag(float, metavar="S", default=60.0, least=0.001),
+        flag=CommandFlag(float, metavar="S", default=60.0),
         least=0.001,
         fronts=_ONNX,
         writes=True,
@@ -58,7 +58,7 @@ class SampleOptions:
     seed: int = option(
         0,
         "Seed of the random inputs.",
-        flag=CommandFlag(int, metavar="N", default=0, least=0),
+        flag=CommandFlag(int, metavar="N", default=0),
         least=0,
         fronts=_ONNX,
         writes=True,

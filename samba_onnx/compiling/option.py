@@ -55,7 +55,7 @@ class CommandFlag:
     default: Any = None
     """What the parser returns where nobody states the option."""
     least: float | None = None
-    """The least value that the parser takes."""
+    """The least value that the parser takes, where it is another one than the option's."""
     shows_default: bool = True
     """Whether ``--help`` shows that."""
 

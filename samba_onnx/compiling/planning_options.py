@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from samba_onnx.compiling.choices import Level, PlacementMode, ShardingMode
 from samba_onnx.compiling.option import CommandFlag, option
 from samba_onnx.compiling.sambaflow_arguments import Argument, compiler_row
-from samba_onnx.facts.defaults import DEFAULT_HOST, DEFAULT_LEGALISATION, DEFAULT_TARGET
+from samba_onnx.facts.defaults import (
+    DEFAULT_HOST,
+    DEFAULT_LEGALISATION,
+    DEFAULT_LEVEL,
+    DEFAULT_PLACEMENT,
+    DEFAULT_TARGET,
+)
 
 if TYPE_CHECKING:
     from samba_onnx.passes.targets import Target
@@ -80,10 +86,10 @@ class SectionOptions:
     """How nodes on the RDU become sections."""
 
     level: Level = option(
-        Level.O3,
+        Level(DEFAULT_LEVEL),
         "o0: a section per operator; o1: sections by rules of fusion; o3: sections as large as on-chip memory "
         "allows.",
-        flag=CommandFlag(str, metavar="o0|o1|o3", default=str(Level.O3)),
+        flag=CommandFlag(str, metavar="o0|o1|o3", default=DEFAULT_LEVEL),
         choices=Level,
         settings=(
             compiler_row("o0", "every operator a section", bool, states=_asked(Level.O0)),
@@ -130,10 +136,10 @@ class PlacementOptions:
     """Which nodes run on the RDU, and what the others are counted with."""
 
     placement: PlacementMode = option(
-        PlacementMode.OPTIMAL,
+        PlacementMode(DEFAULT_PLACEMENT),
         "optimal: nodes beside a fallback run on the CPU, too, where that saves time; strict: all that the target "
         "supports runs on the RDU.",
-        flag=CommandFlag(str, metavar="optimal|strict", default=str(PlacementMode.OPTIMAL)),
+        flag=CommandFlag(str, metavar="optimal|strict", default=DEFAULT_PLACEMENT),
         choices=PlacementMode,
     )
     host: str | os.PathLike[str] | HostSummary = option(
