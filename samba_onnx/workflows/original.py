@@ -13,6 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.comparing.eager.own_inputs import is_meaningless
+from samba_onnx.comparing.eager.refusals import refusal_of
 from samba_onnx.comparing.function_comparison import coarseness
 from samba_onnx.comparing.outcome import (
     ORIGINAL_MODEL,
@@ -28,13 +29,11 @@ from samba_onnx.comparing.verification import compare
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.errors import EngineRefusalError, ExecutionError, ExportMismatchError, SambaError
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
-from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.loading import LoadedModel, load_model
 from samba_onnx.pef import Pef
 from samba_onnx.program.dataflow import each_node
 from samba_onnx.program.kinds import SectionType
-from samba_onnx.program.source_location import source_location
 from samba_onnx.program.value_types import type_text
 from samba_onnx.runtime.engine.protocol import EngineSettings
 from samba_onnx.runtime.engine.registry import make_engine
@@ -203,24 +202,8 @@ def _compiled_outputs(
 
 def _refusal(loaded: LoadedModel, error: ExecutionError, what: str) -> EngineRefusalError:
     """Return an error that names the operator of which the engine speaks, if it can be told."""
-    reason = error.reason or str(error)
-    node = _named(loaded.model, reason)
-    operator = location = None
-    where = "no single operator of it"
-    if node is not None:
-        operator = qualified(node.domain, node.op_type)
-        location = source_location(node) or None
-        where = f"operator {printable(operator)}"
-        where += f" at {location}" if location else f", node {printable(node.name or '')!r}"
-    return EngineRefusalError(
-        f"{what} cannot be run: the engine refuses {where}; write that operator in another way. The "
-        f"engine's own words: {reason}",
-        section_type=SectionType.FWD.value,
-        operator=operator,
-        location=location,
-        node=None if node is None else node.name,
-        reason=reason,
-    )
+    node = _named(loaded.model, error.reason or str(error))
+    return refusal_of(node, error, what, SectionType.FWD)
 
 
 def _named(model: ir.Model, reason: str) -> ir.Node | None:

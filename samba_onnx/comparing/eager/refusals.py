@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import EngineRefusalError, ExecutionError
 from samba_onnx.facts.domains import qualified
+from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Part
 from samba_onnx.program.source_location import source_location
 from samba_onnx.runtime.engine.evaluation import refuse_unless_runnable
@@ -55,6 +56,21 @@ def refusal(part: Part, error: ExecutionError, trial: Trial) -> EngineRefusalErr
         trial: What raised it, to be tried again on the first nodes of the part.
     """
     node, error = _culprit(part.model, error, trial)
+    what = f"the {part.type.value} part of what was exported"
+    return refusal_of(node, error, what, part.type)
+
+
+def refusal_of(
+    node: ir.Node | None, error: ExecutionError, what: str, section_type: SectionType
+) -> EngineRefusalError:
+    """Return the error about a node that an engine refuses.
+
+    Args:
+        node: The node; None where it cannot be told.
+        error: What the engine raised.
+        what: What cannot be run because of it, as the sentence begins.
+        section_type: What the node is a part of.
+    """
     reason = error.reason or str(error)
     operator = location = None
     where = "no single operator of it"
@@ -64,12 +80,12 @@ def refusal(part: Part, error: ExecutionError, trial: Trial) -> EngineRefusalErr
         where = f"operator {printable(operator)}"
         where += f" at {location}" if location else f", node {printable(node.name or '')!r}"
     return EngineRefusalError(
-        f"the {part.type.value} part of what was exported cannot be run: the engine refuses "
-        f"{where}; write that operator in another way. The engine's own words: {reason}",
+        f"{what} cannot be run: the engine refuses {where}; write that operator in another way. The "
+        f"engine's own words: {reason}",
         node=None if node is None else node.name,
         operator=operator,
         location=location,
-        section_type=part.type.value,
+        section_type=section_type.value,
         reason=reason,
     )
 
