@@ -57,9 +57,11 @@ def _tables(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     if own.is_file():
         yield own, _read(own)
     if project.is_file():
-        table = _read(project).get("tool", {})
-        if isinstance(table, dict) and isinstance(table.get(_TABLE), dict):
-            yield project, table[_TABLE]
+        tools = _read(project).get("tool", {})
+        if isinstance(tools, dict) and _TABLE in tools:
+            if not isinstance(tools[_TABLE], dict):
+                raise UsageError(f"{printable(project)}: tool.{_TABLE} is no table of options")
+            yield project, tools[_TABLE]
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -88,6 +88,13 @@ def test_what_is_wrong_with_it_is_said_in_one_line(
     assert samba_port("convert", "--help").status == samba_port("targets").status == 0
 
 
+def test_a_table_that_is_none_is_no_silence(samba_port: SambaPort, folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool]\nsamba-port = 5\n")
+    result = samba_port("convert", "m.onnx", "-q")
+    assert (result.status, result.out) == (2, "")
+    assert "tool.samba-port is no table of options" in result.err
+
+
 def test_each_side_of_a_comparison_has_its_own_options(samba_port: SambaPort, folder: Path) -> None:
     assert kept(samba_port) == {}
     (folder / "samba-port.toml").write_text('level = "o0"\n')
