@@ -36,7 +36,7 @@ def watch() -> ReplicaWatch | None:
     if dist.get_world_size() == 1:
         return None
     # A program may destroy its group and make another, of which the old watch knows nothing.
-    if _current is None or _current.group is not dist.group.WORLD:
+    if _current is None or not _current.is_of_current_group():
         if _current is not None:
             _current.stop()
         _current = ReplicaWatch()
@@ -126,8 +126,13 @@ def _leave() -> None:
     if _current is None:
         return
     is_lost = _current.fault is not None and not _current.is_over
+    is_of_current_group = _current.is_of_current_group()
     _current.stop()
-    if is_lost:
+    if is_of_current_group and not is_lost:
+        # A thread of gloo's may hold the last tensor still, and needs the interpreter to let go of it:
+        # where that has ended, C++ aborts the process ("terminate called without an active exception").
+        dist.destroy_process_group()
+    elif is_lost:
         # os._exit writes nothing that is still buffered.
         logging.shutdown()
         for stream in (sys.stdout, sys.stderr):

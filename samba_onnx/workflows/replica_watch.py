@@ -15,6 +15,7 @@ import select
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -90,7 +91,8 @@ class ReplicaWatch:
         self._timeout = hang_timeout()
         self._identity = ProcessIdentity.own()
         self.rank, size = dist.get_rank(), dist.get_world_size()
-        self.group = dist.group.WORLD
+        # Whoever keeps a group keeps its threads running, after the program has destroyed it too.
+        self._group = weakref.ref(dist.group.WORLD)
         facts = {**asdict(self._identity), "samba_onnx": __version__, "torch": torch.__version__}
         # A connection of its own: one that waits keeps others waiting that use the same.
         store: Any = dist.distributed_c10d._get_default_store()
@@ -213,6 +215,10 @@ class ReplicaWatch:
         """
         self._position.frozen = raising_frames(error)
 
+    def is_of_current_group(self) -> bool:
+        """Return whether the group that is watched is the default group still."""
+        return dist.is_initialized() and dist.group.WORLD is self._group()
+
     def stop(self) -> None:
         """End the watch.
 
@@ -327,7 +333,7 @@ class ReplicaWatch:
                 self._terminate()
 
     def _step(self) -> None:
-        if not dist.is_initialized() or dist.group.WORLD is not self.group:
+        if not self.is_of_current_group():
             self.tell_end("ended")
             self.is_over = True
             return

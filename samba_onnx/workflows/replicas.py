@@ -6,6 +6,7 @@ are the default group of this process. This is the one place in which gradients 
 
 from __future__ import annotations
 
+import weakref
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
@@ -43,7 +44,7 @@ class Replicas:
                 "with torchrun or mpirun and give it --data-parallel, call "
                 "torch.distributed.init_process_group first, or leave data_parallel out"
             )
-        self._group = dist.group.WORLD
+        self._group = weakref.ref(dist.group.WORLD)
         self.rank = dist.get_rank()
         """The number of this replica."""
         self.size = dist.get_world_size()
@@ -67,7 +68,7 @@ class Replicas:
         Raises:
             UsageError: There is no group, or its backend combines what is on other devices only.
         """
-        if known is not None and cls.exist() and known._group is dist.group.WORLD:
+        if known is not None and cls.exist() and known._group() is dist.group.WORLD:
             return known
         return cls()
 
