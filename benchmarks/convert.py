@@ -32,7 +32,7 @@ onnx_ir.save(model, sys.argv[2], external_data="weights.bin")
 """
 BASELINES = {"onnxsim": ONNXSIM, "onnxslim": ONNXSLIM, "onnxscript.optimizer": ONNXSCRIPT}
 IMPORTS = {
-    "samba-port": "import samba_onnx.workflows.compiler",
+    "samba-port": "import samba_onnx.compiling.compiler",
     "onnxsim": "import onnx, onnxsim",
     "onnxslim": "import onnx, onnxslim",
     "onnxscript.optimizer": "import onnx_ir, onnxscript.optimizer",

@@ -34,15 +34,15 @@ from benchmarks.published import PublishedRow
 from benchmarks.row_decoder import Decoder
 from benchmarks.training_models import LossOnly
 from samba_onnx import optim
+from samba_onnx.compiling.compiler_settings import compiler_settings
 from samba_onnx.compiling.options import CompileOptions
+from samba_onnx.compiling.planning import PlannedPrograms, plan_programs
+from samba_onnx.compiling.torch.porting import torch_program
+from samba_onnx.compiling.torch.torch_models import TorchModel
 from samba_onnx.facts.precisions import Precision
 from samba_onnx.passes.targets import Target
 from samba_onnx.pef.manifest import SourceModel
 from samba_onnx.program.program import Program
-from samba_onnx.workflows.choices import compiler_settings
-from samba_onnx.workflows.planning import PlannedPrograms, plan_programs
-from samba_onnx.workflows.porting import torch_program
-from samba_onnx.workflows.torch_models import TorchModel
 
 __all__ = ["BUILDERS", "exported", "model", "planned"]
 

@@ -17,13 +17,13 @@ from typing import Final
 
 from benchmarks.fidelity_programs import planned
 from benchmarks.published import HIGH, LOW, PublishedRow, published_figures, published_row
+from samba_onnx.compiling.planning import PlannedPrograms
 from samba_onnx.passes.targets import load_target
 from samba_onnx.passes.timing.matrix_products import units_of
 from samba_onnx.passes.timing.schedule_time import run_time
 from samba_onnx.pef.exchanges import rdu_calls
 from samba_onnx.pef.manifest import Call, Manifest, Section
 from samba_onnx.pef.target_summary import TimingFigures
-from samba_onnx.workflows.planning import PlannedPrograms
 
 __all__ = [
     "NOT_MODELLED", "SOURCES", "Finding", "Statement", "bandwidth", "by_host", "fusion", "looping", "statements",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from samba_onnx.compiling.planning import PlannedPrograms
 from samba_onnx.passes.timing.section_terms import SectionTerms, section_terms
 from samba_onnx.passes.timing.streaming import StreamedTerms, streamed_terms
 from samba_onnx.passes.timing.traffic import by_tier, moved_bytes
@@ -16,7 +17,6 @@ from samba_onnx.pef.manifest import Cause, Manifest, Section
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.dataflow import name_of, reads
 from samba_onnx.program.kinds import SymbolKind
-from samba_onnx.workflows.planning import PlannedPrograms
 
 __all__ = ["ProgramTerms", "program_terms"]
 

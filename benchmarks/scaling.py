@@ -20,7 +20,7 @@ from benchmarks.turns import Side, restarted_ratios
 from samba_onnx.pef import load_pef
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.runtime.reducing import ReductionMode
-from samba_onnx.workflows.scaled_steps import StepModel
+from samba_onnx.tools.plan.step_model import StepModel
 
 MODEL = "gpt2_small"
 FEW, MANY = "sn30/bert/4", "sn30/bert/16"

@@ -31,6 +31,7 @@ from samba_onnx.version import __version__
 if TYPE_CHECKING:
     from samba_onnx import functional, graph, nn, optim, sambaflow, sambaloader, translations, utils
     from samba_onnx.comparing.verification import self_test, verify
+    from samba_onnx.compiling.compiler import analyze, convert
     from samba_onnx.errors import SambaError
     from samba_onnx.functional import (
         SNType,
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
         zeros,
         zeros_like,
     )
-    from samba_onnx.workflows.compiler import analyze, convert
 
 __all__ = [
     "Device",
@@ -167,9 +167,9 @@ _HOMES = {
     "Pef": "samba_onnx.pef",
     "Report": "samba_onnx.report",
     "SambaError": "samba_onnx.errors",
-    "analyze": "samba_onnx.workflows.compiler",
+    "analyze": "samba_onnx.compiling.compiler",
     "available_targets": "samba_onnx.passes.targets",
-    "convert": "samba_onnx.workflows.compiler",
+    "convert": "samba_onnx.compiling.compiler",
     "from_onnx": "samba_onnx.sessions",
     "load_pef": "samba_onnx.pef",
     "load_target": "samba_onnx.passes.targets",
@@ -249,4 +249,4 @@ def __dir__() -> list[str]:
 if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
     # Before the program makes its group: torchrun's store has what an earlier start left there.
     with contextlib.suppress(ImportError):  # without torch there is no group
-        importlib.import_module("samba_onnx.workflows.replica_starts").start_afresh()
+        importlib.import_module("samba_onnx.replicas.starts").start_afresh()

@@ -40,6 +40,7 @@ FLOORS: Final = {
     "samba_onnx/optim": 4.0,
     "samba_onnx/pef": 4.0,
     "samba_onnx/program": 4.0,
+    "samba_onnx/replicas": 4.0,
     "samba_onnx/report": 4.0,
     "samba_onnx/safety": 4.0,
     "samba_onnx/sambaflow": 4.0,
@@ -47,7 +48,6 @@ FLOORS: Final = {
     "samba_onnx/tensor": 4.0,
     "samba_onnx/tools": 4.0,
     "samba_onnx/utils": 4.0,
-    "samba_onnx/workflows": 4.0,
 }
 """What rooms have already; none may have less."""
 

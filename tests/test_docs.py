@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 SERVER = """
 import importlib.util, json, os, sys, traceback, warnings
 
-import samba_onnx.workflows.compiler
+import samba_onnx.compiling.compiler
 if importlib.util.find_spec("torch"):
     import samba_onnx.sessions
 

@@ -14,10 +14,10 @@ import onnx.parser
 import pytest
 
 import samba_onnx
+from samba_onnx.compiling.compiler_settings import legalisation_options
 from samba_onnx.errors import UsageError
 from samba_onnx.pef import load_pef
 from samba_onnx.tools.lint.linter import lint
-from samba_onnx.workflows.choices import legalisation_options
 
 MODEL = onnx.parser.parse_model(
     '<ir_version: 10, opset_import: ["": 21]> '

@@ -26,14 +26,14 @@ def asked_in(module: str, package: str = "torch") -> ModuleNotFoundError:
     [
         ("samba_onnx.export.capture.modules", "torch", "torch is not installed"),
         ("samba_onnx.sessions", "torch._C", "torch is not installed"),
-        ("samba_onnx.workflows.porting", "torch", "torch is not installed"),
+        ("samba_onnx.compiling.torch.porting", "torch", "torch is not installed"),
         ("samba_onnx.cli.torch_models", "torch", "torch is not installed"),
         ("samba_onnx.tools.data_prep.dataset", "h5py", "h5py is not installed"),
         ("models.llama", "transformers", "transformers is not installed"),
         # What must do without it:
         ("samba_onnx.passes.rewrites.fold", "torch", ""),
         ("samba_onnx.tools.run.run", "torch", ""),
-        ("samba_onnx.workflows.compiler", "transformers", ""),
+        ("samba_onnx.compiling.compiler", "transformers", ""),
         # What the ONNX half needs:
         ("samba_onnx.export.capture.modules", "onnx", ""),
         ("models.llama", "samba_onnx.gone", ""),

@@ -17,7 +17,7 @@ The first seven look at nodes while a model is planned; what they find is record
 last two read records only, so that plans, reports and benchmarks state one time of a PEF, old ones included.
 
 Figures come from :mod:`samba_onnx.passes.targets`: profiles, the conditions of a target as kernel looping, and
-suppositions. A step of several replicas is modelled in :mod:`samba_onnx.workflows.scaled_steps`, which walks through
+suppositions. A step of several replicas is modelled in :mod:`samba_onnx.tools.plan.step_model`, which walks through
 the runtime's own plan of reductions: this half of the product imports nothing of the runtime.
 
 Below this room, in ``pef``, stands what the runtime needs, too, which states modelled times beside measured ones:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from samba_onnx.cli.progress import Activity
+from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.errors import UsageError
-from samba_onnx.workflows.model_sources import is_torch_model
 
 
 def refuse_annotated(model: str, output: str | None) -> None:
@@ -34,9 +34,9 @@ def write_annotated(model: str, output: str, options: CompileOptions, activity: 
         activity: Shows what goes on.
 
     Raises:
-        SambaError: As ``samba_onnx.workflows.annotating.annotate``.
+        SambaError: As ``samba_onnx.compiling.annotating.annotate``.
     """
-    from samba_onnx.workflows.annotating import annotate
+    from samba_onnx.compiling.annotating import annotate
 
     activity.step("annotate")
     annotate(model, output, options, activity.step)

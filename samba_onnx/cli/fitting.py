@@ -16,15 +16,15 @@ from samba_onnx.errors import OutOfDeviceMemoryError, UsageError
 from samba_onnx.facts.figures import LARGEST_WHOLE
 
 if TYPE_CHECKING:
+    from samba_onnx.compiling.largest_sizes import FitSearch, LargestSize, SizePlan
     from samba_onnx.compiling.model_options import SizeOptions
     from samba_onnx.compiling.options import CompileOptions
     from samba_onnx.compiling.planning_options import ChipOptions
+    from samba_onnx.compiling.size_dimensions import FitDimension
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.pef.target_summary import TargetSummary
     from samba_onnx.report import Report
     from samba_onnx.report.fitting import FitLimitReport, FitReport, FitSizeReport
-    from samba_onnx.workflows.fit_dimensions import FitDimension
-    from samba_onnx.workflows.fitting import FitSearch, LargestSize, SizePlan
 
 __all__ = [
     "AbsentFitOption",
@@ -141,7 +141,7 @@ def onnx_sizing(
     Raises:
         UsageError: It cannot be told which dimension is meant, or all are static.
     """
-    from samba_onnx.workflows.fit_dimensions import onnx_dimension, sized_options
+    from samba_onnx.compiling.size_dimensions import onnx_dimension, sized_options
 
     dimension = onnx_dimension(text, manifest)
     return Sizing(dimension, lambda size: plan(sized_options(options, dimension, size, manifest)))
@@ -233,7 +233,7 @@ def fit_report(
     Raises:
         SambaError: The model cannot be planned at the first multiple.
     """
-    from samba_onnx.workflows.fitting import MOST_PLANNINGS, FitSearch
+    from samba_onnx.compiling.largest_sizes import MOST_PLANNINGS, FitSearch
 
     dimension = sizing.dimension
     if chips.tensor_parallel is ShardingMode.BATCH and dimension.text == "batch":

@@ -6,15 +6,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from samba_onnx.compiling.option import Front
-from samba_onnx.compiling.options import CompileOptions
-from samba_onnx.errors import UsageError
-from samba_onnx.workflows.model_sources import (
+from samba_onnx.compiling.model_sources import (
     configuration_file,
     is_configuration,
     is_factory,
     is_torch_model,
 )
+from samba_onnx.compiling.option import Front
+from samba_onnx.compiling.options import CompileOptions
+from samba_onnx.errors import UsageError
 
 __all__ = [
     "default_destination",

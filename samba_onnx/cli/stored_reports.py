@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.errors import UsageError
-from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
     from samba_onnx.report import Report

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+from samba_onnx.compiling.model_sources import is_configuration
 from samba_onnx.errors import MissingLibraryError
-from samba_onnx.workflows.model_sources import is_configuration
 
 if TYPE_CHECKING:
     from samba_onnx.cli.fitting import Sizing
@@ -37,7 +37,7 @@ def convert_torch(
         PassMismatchError: A pass changes what it computes.
     """
     _import_porting(progress, options.training.translations)
-    from samba_onnx.workflows import porting
+    from samba_onnx.compiling.torch import porting
 
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model, train=options.training.train)
@@ -57,7 +57,7 @@ def analyze_torch(model: str, options: CompileOptions, progress: Callable[[str],
         ModelError: The model cannot be exported.
     """
     _import_porting(progress, options.training.translations)
-    from samba_onnx.workflows import porting
+    from samba_onnx.compiling.torch import porting
 
     with _prints_elsewhere():
         # A plan needs no values of weights, of which a large model has more than memory.
@@ -85,7 +85,7 @@ def torch_sizing(
     """
     _import_porting(progress, options.training.translations)
     from samba_onnx.cli.fitting import Sizing
-    from samba_onnx.workflows import porting
+    from samba_onnx.compiling.torch import porting
 
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model, train=options.training.train, weights=False)
@@ -120,14 +120,14 @@ def verify_torch(
         progress: Called with the name of each step before it begins.
         translations: Files that register translations of the user's own operators.
         **options: Tolerances, threads and engine, as
-            ``samba_onnx.workflows.module_verification.verify_module`` takes them.
+            ``samba_onnx.compiling.torch.module_verification.verify_module`` takes them.
 
     Raises:
         UsageError: torch is not installed, or the PEF is not of this model.
         ModelError: The model cannot be exported.
     """
     _import_porting(progress, translations)
-    from samba_onnx.workflows import module_verification, porting
+    from samba_onnx.compiling.torch import module_verification, porting
 
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model)
@@ -157,7 +157,7 @@ def compare_torch(
         ModelError: The model cannot be exported.
     """
     _import_porting(progress, translations)
-    from samba_onnx.workflows import module_comparison, porting
+    from samba_onnx.compiling.torch import module_comparison, porting
 
     with _prints_elsewhere():
         loaded = porting.load_torch_model(model, train=module_comparison.trains(pef))
@@ -186,7 +186,7 @@ def export_trained(
     """
     progress("import torch")
     _require_torch()
-    from samba_onnx.workflows import porting
+    from samba_onnx.compiling.torch import porting
 
     progress("write")
     done = porting.export_trained(model, checkpoint, output)
@@ -204,7 +204,7 @@ def _import_porting(
     """Import torch and what ports its models, register users' translations, and begin to load a model."""
     progress("import torch")
     _require_torch()
-    from samba_onnx.workflows import porting
+    from samba_onnx.compiling.torch import porting
 
     progress("load")
     with _prints_elsewhere():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from samba_onnx.compiling.model_sources import is_factory, is_torch_model
 from samba_onnx.errors import UsageError
-from samba_onnx.workflows.model_sources import is_factory, is_torch_model
 
 _MODELS = (".onnx", ".pb", ".onnxtxt", ".textproto")
 

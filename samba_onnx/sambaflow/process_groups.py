@@ -22,8 +22,8 @@ from torch.distributed import distributed_c10d
 from torch.distributed.constants import default_pg_timeout
 
 from samba_onnx.errors import UsageError
-from samba_onnx.workflows.replica_endings import watch
-from samba_onnx.workflows.replica_starts import meeting_store
+from samba_onnx.replicas.endings import watch
+from samba_onnx.replicas.starts import meeting_store
 
 __all__ = ["Place", "adapt_process_groups", "launched_place"]
 

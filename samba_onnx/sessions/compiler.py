@@ -14,7 +14,18 @@ from torch.optim import Optimizer
 
 from samba_onnx.comparing.eager.refusals import refuse_unless_prepared
 from samba_onnx.compiling.choices import Level
+from samba_onnx.compiling.compared_conversion import convert_compared
+from samba_onnx.compiling.compiler import ProgramSource, compile_programs, convert
 from samba_onnx.compiling.options import CompileOptions
+from samba_onnx.compiling.torch.session_records import GraphRecord, write_records
+from samba_onnx.compiling.torch.torch_programs import (
+    Training,
+    attached_losses,
+    keeps_activations,
+    named_inputs,
+    recorded_program,
+    wanted_input_gradients,
+)
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.region_types import match_region_types
@@ -38,17 +49,6 @@ from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph
 from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor.arrays import to_array
-from samba_onnx.workflows.compiler import ProgramSource, compile_programs, convert
-from samba_onnx.workflows.original import convert_compared
-from samba_onnx.workflows.records import GraphRecord, write_records
-from samba_onnx.workflows.torch_programs import (
-    Training,
-    attached_losses,
-    keeps_activations,
-    named_inputs,
-    recorded_program,
-    wanted_input_gradients,
-)
 
 LOGGER: Final = logging.getLogger(__name__)
 

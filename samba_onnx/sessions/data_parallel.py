@@ -13,6 +13,9 @@ import numpy as np
 from samba_onnx.errors import ScheduleError, UsageError
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.kinds import LOADED_KINDS, SectionType
+from samba_onnx.replicas.endings import tell_end
+from samba_onnx.replicas.group import Replicas
+from samba_onnx.replicas.watch import BEFORE_ENDING
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.plans import RunPlan
@@ -20,9 +23,6 @@ from samba_onnx.runtime.reducing import GradientReduction, ReductionMode
 from samba_onnx.sessions.exits import register, run_handlers
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.turns import in_turn
-from samba_onnx.workflows.replica_endings import tell_end
-from samba_onnx.workflows.replica_watch import BEFORE_ENDING
-from samba_onnx.workflows.replicas import Replicas
 
 MODES: Final = tuple(mode.value for mode in ReductionMode)
 _GOING_ON: Final = frozenset({SectionType.BCKWD, SectionType.GRADNORM, SectionType.OPT})

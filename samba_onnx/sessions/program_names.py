@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from samba_onnx.compiling.torch.session_records import read_optimizers
 from samba_onnx.facts.names import SEPARATOR
 from samba_onnx.optim.argins import hyperparameter_names
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.sessions.ordered_set import OrderedSet
-from samba_onnx.workflows.records import read_optimizers
 
 
 def weight_names(manifest: Manifest) -> list[str]:

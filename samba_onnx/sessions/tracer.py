@@ -10,6 +10,14 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from samba_onnx.compiling.torch.built_in import built_in, changed
+from samba_onnx.compiling.torch.session_records import GraphRecord, read_records, stored_fingerprint
+from samba_onnx.compiling.torch.torch_programs import (
+    Training,
+    forward_program,
+    named_inputs,
+    trained_program,
+)
 from samba_onnx.errors import GraphMismatchError, UsageError
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.inference import inference_program
@@ -48,14 +56,6 @@ from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import DEVICE, SambaTensor
 from samba_onnx.tensor.arrays import to_array
 from samba_onnx.version import __version__
-from samba_onnx.workflows.built_in import built_in, changed
-from samba_onnx.workflows.records import GraphRecord, read_records, stored_fingerprint
-from samba_onnx.workflows.torch_programs import (
-    Training,
-    forward_program,
-    named_inputs,
-    trained_program,
-)
 
 
 class Tracer:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from samba_onnx.compiling.torch.module_verification import verify_module
+from samba_onnx.compiling.torch.porting import port
 from samba_onnx.errors import SambaError
-from samba_onnx.workflows.module_verification import verify_module
-from samba_onnx.workflows.porting import port
 from tests.architectures.inference import fallen_operators
 from tests.auto_models.record import Representative, build
 

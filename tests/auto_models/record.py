@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import transformers
 
-from samba_onnx.workflows.torch_models import TorchModel
+from samba_onnx.compiling.torch.torch_models import TorchModel
 from tests.architectures.building import calibrate, configuration, spread
 from tests.architectures.catalogue import ARCHITECTURES
 from tests.architectures.record import Architecture

@@ -66,10 +66,10 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[dict[str, 
             Path(output).write_bytes(b"x" * 2048)
             return _Opened(manifest)
 
-        module = types.ModuleType("samba_onnx.workflows.compiler")
+        module = types.ModuleType("samba_onnx.compiling.compiler")
         module.analyze = analyze  # type: ignore[attr-defined]
         module.convert = convert  # type: ignore[attr-defined]
-        monkeypatch.setitem(__import__("sys").modules, "samba_onnx.workflows.compiler", module)
+        monkeypatch.setitem(__import__("sys").modules, "samba_onnx.compiling.compiler", module)
         return calls
 
     return install

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.cli.conftest import SambaPort
-from tests.workflows.test_annotating import annotations, net
+from tests.compiling.test_annotating import annotations, net
 
 __all__ = ["net"]  # a fixture
 

@@ -15,10 +15,10 @@ import torch
 from torch import nn
 
 import samba_onnx as samba
+from samba_onnx.compiling.torch.session_records import read_records
 from samba_onnx.export.operators import activations, registry
 from samba_onnx.pef import load_pef
 from samba_onnx.runtime.device import Device
-from samba_onnx.workflows.records import read_records
 from tests.cli.conftest import SambaPort
 from tests.cli.factories import batch, net, training
 

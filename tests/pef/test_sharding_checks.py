@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from samba_onnx.compiling.compiler import analyze
 from samba_onnx.errors import PefFormatError
 from samba_onnx.pef.consistency import check_manifest
 from samba_onnx.pef.manifest import Manifest, Section, Symbol
 from samba_onnx.pef.sharding import AxisSplit, Collective, CollectiveKind
-from samba_onnx.workflows.compiler import analyze
 from tests.passes.sharding.models import llama
 
 

@@ -12,13 +12,13 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
+from samba_onnx.compiling.compiler import compile_programs
 from samba_onnx.errors import AnomalyError, InputError
 from samba_onnx.pef import Pef
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import ArginSpec, Part, Program
 from samba_onnx.runtime.accounting import check_plan
 from samba_onnx.runtime.device import Device
-from samba_onnx.workflows.compiler import compile_programs
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21]>\n'
 TEXT = """g (float[2,3] x, float[3] sum, float rate) => (float[2,3] y, float first, float[3] next)

@@ -15,13 +15,13 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
+from samba_onnx.compiling.compiler import convert
 from samba_onnx.errors import DeviceError, InputError, UsageError
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Cause, Direction
 from samba_onnx.runtime.accounting import check_plan
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.parallel_device import ParallelDevice, open_device
-from samba_onnx.workflows.compiler import convert
 from tests.passes.sharding.models import LENGTH, WORDS, gpt2, llama
 
 ROWS = [

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 
 import samba_onnx
+from samba_onnx.compiling.compiler import analyze
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.safety.frames import frames_together
-from samba_onnx.workflows.compiler import analyze
 from tests.frame_memory import faulting_depths
 from tests.safety.small_models import relu
 
 ROOT = Path(samba_onnx.__file__).parent
-ENTRIES = (*(ROOT / "export" / "programs").glob("*.py"), *(ROOT / "workflows").glob("*.py"))
+ENTRIES = (*(ROOT / "export" / "programs").glob("*.py"), *(ROOT / "compiling").rglob("*.py"))
 
 
 class _Probed(nn.Module):

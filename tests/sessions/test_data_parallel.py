@@ -21,8 +21,8 @@ from samba_onnx.facts.names import SEED
 from samba_onnx.pef import load_pef
 from samba_onnx.pef.gradients import reduction_transfers
 from samba_onnx.pef.manifest import Argin
+from samba_onnx.replicas.group import Replicas
 from samba_onnx.sessions.hyperparameters import Hyperparameters
-from samba_onnx.workflows.replicas import Replicas
 from tests.sambaflow.test_process_groups import clean
 from tests.sessions.replica_program import SCENARIOS, STEPS, compile_all, eager
 

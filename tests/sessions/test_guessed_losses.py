@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 import samba_onnx as samba
+from samba_onnx.compiling.torch.session_records import read_records
 from samba_onnx.pef import load_pef
 from samba_onnx.sessions import SambaSession
-from samba_onnx.workflows.records import read_records
 
-LOGGER = "samba_onnx.workflows.torch_programs"
+LOGGER = "samba_onnx.compiling.torch.torch_programs"
 
 
 class Autoencoder(nn.Module):

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import samba_onnx as samba
+from samba_onnx.compiling.torch.porting import load_torch_model, port
 from samba_onnx.errors import InternalError, ModelError, SambaError, UsageError
 from samba_onnx.graph import FwdGraph
 from samba_onnx.passes.planning import joining
 from samba_onnx.pef import load_pef
 from samba_onnx.sessions import SESSION
-from samba_onnx.workflows.porting import load_torch_model, port
 
 BATCH, WIDTH = 3, 4
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -480,7 +480,7 @@ def by_training(folder: Path) -> None:
 def test_what_cannot_be_read_back_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None]
 ) -> None:
-    from samba_onnx.workflows import packaging
+    from samba_onnx.compiling import packaging
 
     original = packaging.emit_stage
 

@@ -19,6 +19,7 @@ import samba_onnx as samba
 from models import build
 from models.cache import cached_onnx
 from models.example import Example
+from samba_onnx.compiling.torch.session_records import read_records
 from samba_onnx.errors import (
     FoldedWeightsWarning,
     GraphMismatchError,
@@ -30,7 +31,6 @@ from samba_onnx.importing import Loss
 from samba_onnx.pef import load_pef
 from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.onnx_modules import losses_of, trained_module
-from samba_onnx.workflows.records import read_records
 from tests.importing.building import parse, ramp
 
 # Five steps: float32 sums in another order, some 1e-7 each, which Adam's division amplifies while

@@ -40,9 +40,9 @@ from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
 from samba_onnx.cli.torch_models import analyze_torch, torch_sizing
 from samba_onnx.cli.wrong_files import refuse_pef
+from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.errors import UsageError
-from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
     from samba_onnx.passes.targets import Target
@@ -133,7 +133,7 @@ def _planned(model: str, options: CompileOptions, activity: Activity) -> Manifes
     """Plan a model of either kind."""
     if is_torch_model(model):
         return analyze_torch(model, options, activity.step)
-    from samba_onnx.workflows.compiler import analyze as analyze_model
+    from samba_onnx.compiling.compiler import analyze as analyze_model
 
     return analyze_model(model, options=options, progress=activity.step)
 

@@ -23,8 +23,8 @@ from samba_onnx.cli.options import (
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.stored_inputs import AtolOption, InputFileOption, RtolOption, input_arrays
 from samba_onnx.cli.torch_models import compare_torch
+from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.errors import UsageError
-from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
     from samba_onnx.comparing.compared_values import ComparedValue, ValueComparison

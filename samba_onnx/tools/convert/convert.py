@@ -36,8 +36,8 @@ from samba_onnx.cli.options import (
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.torch_models import convert_torch
 from samba_onnx.cli.wrong_files import refuse_pef
+from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.compiling.options import CompileOptions
-from samba_onnx.workflows.model_sources import is_torch_model
 
 
 @takes_options()
@@ -113,7 +113,7 @@ def convert(
         if is_torch_model(model):
             opened = convert_torch(model, destination, options, activity.step)
         else:
-            from samba_onnx.workflows.compiler import convert as compile_model
+            from samba_onnx.compiling.compiler import convert as compile_model
 
             opened = compile_model(model, destination, options=options, progress=activity.step)
         with opened as pef:

@@ -15,10 +15,10 @@ from samba_onnx.cli.options import JsonOption, QuietOption, VerboseOption
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.stored_reports import stored_report
 from samba_onnx.cli.torch_models import analyze_torch
+from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.compiling.texts import read_constants
 from samba_onnx.errors import UsageError
-from samba_onnx.workflows.model_sources import is_torch_model
 
 if TYPE_CHECKING:
     from samba_onnx.report import Report
@@ -138,8 +138,8 @@ def _analyzed(
     Raises:
         UsageError: A report does not tell how the other side was converted, or options do not go together.
     """
+    from samba_onnx.compiling.compiler import analyze
     from samba_onnx.report import Report
-    from samba_onnx.workflows.compiler import analyze
 
     # Refused here, not before: only now it is known which side is a model, and of which kind.
     refuse_other_options(model, options, writes=False)

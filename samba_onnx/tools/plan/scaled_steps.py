@@ -11,7 +11,7 @@ from samba_onnx.program.kinds import SectionType
 from samba_onnx.report.units import figure_text, printable, second_text
 from samba_onnx.runtime.reducing import ReductionMode
 from samba_onnx.tools.plan.plan_report import ScaledStepReport, ScalingAssumption, ScalingReport
-from samba_onnx.workflows.scaled_steps import ScaledStep, StepModel
+from samba_onnx.tools.plan.step_model import ScaledStep, StepModel
 
 _UNSTATED: Final = "the target states none: that of the link to the host"
 

@@ -15,14 +15,14 @@ from samba_onnx.comparing.compared_values import ComparedValue, ValueComparison
 from samba_onnx.comparing.reduction import Reducer, Reduction, RefusedByEngineError, Results
 from samba_onnx.comparing.rounding_depth import rounding_depth
 from samba_onnx.comparing.value_comparison import compare_values
+from samba_onnx.compiling.compiler import convert
+from samba_onnx.compiling.planning import Progress
 from samba_onnx.errors import ExecutionError, ModelLimitError
 from samba_onnx.loading import load_model
 from samba_onnx.passes.targets import Target, load_target
 from samba_onnx.pef import Pef
 from samba_onnx.runtime.device import Device
 from samba_onnx.safety.leftovers import temporary_folder
-from samba_onnx.workflows.compiler import convert
-from samba_onnx.workflows.planning import Progress
 
 MOST_BYTES: Final = 1 << 30
 """Weights that are held in memory; a larger model has to be cut by hand first."""

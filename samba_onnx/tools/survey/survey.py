@@ -160,7 +160,7 @@ def survey(
 
 def _models(models: Sequence[str], folder: str, outputs: dict[str, str | None]) -> tuple[str, ...]:
     """Return the models, none of which the command would write over."""
-    from samba_onnx.workflows.model_sources import find_models
+    from samba_onnx.compiling.model_sources import find_models
 
     names = find_models(models)
     refuse_overwriting(*names, outputs=outputs)
@@ -206,11 +206,11 @@ def _analyses(
     import json
 
     import samba_onnx
+    from samba_onnx.compiling.model_sources import model_digest
     from samba_onnx.passes.targets import parted
     from samba_onnx.report import Report
     from samba_onnx.report.documents import json_schema
     from samba_onnx.tools.survey.analysis_children import Analysis
-    from samba_onnx.workflows.model_sources import model_digest
 
     # A report of another form, as a version in development writes it, is made again.
     form = json.dumps(json_schema(Report))

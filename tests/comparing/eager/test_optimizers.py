@@ -13,13 +13,13 @@ from torch import nn
 from samba_onnx.comparing.eager import optimizers as checking
 from samba_onnx.comparing.eager.optimizers import compare_updates
 from samba_onnx.comparing.outcome import Comparison, ComparisonOutcome
+from samba_onnx.compiling.torch.torch_programs import Training, trained_program
 from samba_onnx.errors import EngineRefusalError, ExportMismatchError
 from samba_onnx.export.programs import optimizers
 from samba_onnx.export.programs.optimizers import optimizer_parts
 from samba_onnx.export.programs.update_rules import Update, Updated, adam_update, sgd_update
 from samba_onnx.export.translation.dtypes import onnx_type
 from samba_onnx.optim import SGD, Adam, AdamW, optimizer_record
-from samba_onnx.workflows.torch_programs import Training, trained_program
 from tests.comparing.eager.planted import absent_update, batch, net
 from tests.optim.update_cases import CASES, parameters
 

@@ -20,10 +20,10 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 from samba_onnx.comparing.eager.inference import compare_with_eager
 from samba_onnx.comparing.eager.training import compare_training
 from samba_onnx.comparing.outcome import ComparisonOutcome
+from samba_onnx.compiling.torch.torch_programs import named_inputs
 from samba_onnx.errors import SambaError
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.training import export_training
-from samba_onnx.workflows.torch_programs import named_inputs
 
 
 def row() -> Tensor:

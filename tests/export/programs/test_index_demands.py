@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from samba_onnx.compiling.compiler import ProgramSource, compile_programs
 from samba_onnx.errors import InputError
 from samba_onnx.export.programs.inference import inference_program
 from samba_onnx.export.programs.training import export_training
 from samba_onnx.program.index_demands import IndexDemand
 from samba_onnx.runtime.device import Device
-from samba_onnx.workflows.compiler import ProgramSource, compile_programs
 
 Use = Callable[[Tensor, Tensor], Tensor]
 

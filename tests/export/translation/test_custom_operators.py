@@ -14,9 +14,13 @@ from torch import Tensor, nn
 
 import samba_onnx as samba
 from samba_onnx import translations
+from samba_onnx.compiling.torch.torch_programs import (
+    Training,
+    forward_program,
+    recorded_program,
+)
 from samba_onnx.errors import ExportMismatchError, GradientError, ModelError, UsageError
 from samba_onnx.sessions import SESSION
-from samba_onnx.workflows.torch_programs import Training, forward_program, recorded_program
 
 
 @torch.library.custom_op("tests::swish", mutates_args=())

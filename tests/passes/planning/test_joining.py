@@ -9,11 +9,11 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from samba_onnx.compiling.compiler import ProgramSource, analyze_programs, compile_programs
 from samba_onnx.errors import InternalError, UsageError
 from samba_onnx.pef.manifest import Cause, Direction, Manifest
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import ArginSpec, Part, Program
-from samba_onnx.workflows.compiler import ProgramSource, analyze_programs, compile_programs
 from tests.passes.planning.plan_samples import parse
 from tests.unsupported_operator import UNSUPPORTED
 

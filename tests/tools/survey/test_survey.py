@@ -8,11 +8,11 @@ from pathlib import Path
 import onnx
 import pytest
 
+from samba_onnx.compiling.compiler import analyze
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.report import Report
 from samba_onnx.tools.survey.survey import _analyses
 from samba_onnx.tools.survey.survey_totals import figures_of
-from samba_onnx.workflows.compiler import analyze
 from tests.cli.conftest import SambaPort
 
 MODEL = '<ir_version: 10, opset_import: ["" : 21, "TopLevel" : 1]> g (float[8] x) => (float[8] y) { %s }'

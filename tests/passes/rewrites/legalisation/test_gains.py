@@ -33,7 +33,7 @@ def row(*cells: str) -> str:
 
 
 def unet_rows() -> list[str]:
-    from samba_onnx.workflows import porting
+    from samba_onnx.compiling.torch import porting
     from tests.passes.rewrites.legalisation.unet import build
     from tests.wild.torch_exports import written
 

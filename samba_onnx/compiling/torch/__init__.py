@@ -1,0 +1,1 @@
+"""Models of PyTorch's as sources of a compilation: made, exported, compared with eager torch."""
