@@ -27,7 +27,7 @@ def asked_in(module: str, package: str = "torch") -> ModuleNotFoundError:
         ("samba_onnx.export.capture.modules", "torch", "torch is not installed"),
         ("samba_onnx.sessions", "torch._C", "torch is not installed"),
         ("samba_onnx.compiling.torch.porting", "torch", "torch is not installed"),
-        ("samba_onnx.cli.torch_models", "torch", "torch is not installed"),
+        ("samba_onnx.compiling.torch_loading", "torch", "torch is not installed"),
         ("samba_onnx.tools.data_prep.dataset", "h5py", "h5py is not installed"),
         ("models.llama", "transformers", "transformers is not installed"),
         # What must do without it:

@@ -16,7 +16,7 @@ import typer
 import samba_onnx
 from samba_onnx.cli.compile_options import WHOLE
 from samba_onnx.cli.failures import EXIT_USAGE, answer_or_complain
-from samba_onnx.cli.settings_files import file_defaults
+from samba_onnx.compiling.settings_files import file_defaults
 from samba_onnx.tools import Tool, find_tools
 
 COMPLETION_VARIABLE = "_SAMBA_PORT_COMPLETE"

@@ -61,7 +61,7 @@ def input_arrays(pef: Any, texts: list[str] | None) -> dict[str, Any] | None:
     """
     if not texts:
         return None
-    from samba_onnx.cli.arrays import read_inputs
+    from samba_onnx.runtime.array_files import read_inputs
     from samba_onnx.runtime.inputs import InputSpec
     from samba_onnx.runtime.sized_graphs import SizedGraphs
 

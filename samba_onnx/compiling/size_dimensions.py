@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +11,7 @@ from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.errors import UsageError
 from samba_onnx.pef.manifest import Manifest
 
-__all__ = ["FitDimension", "chosen_axes", "onnx_dimension", "sized_options"]
+__all__ = ["FitDimension", "Sizing", "chosen_axes", "onnx_dimension", "sized_options"]
 
 _WORDS: Final = {
     "batch": re.compile(r"batch|^(n|b|bs)$", re.IGNORECASE),
@@ -41,6 +41,17 @@ class FitDimension:
             name, axis = chosen_axes(text)[0]
             axes[name] = (*axes.get(name, ()), axis)
         return axes
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """A dimension, and how the model is planned with another size of it."""
+
+    dimension: FitDimension
+    plan: Callable[[int], Manifest]
+    """Plans the model at a size."""
+    most: int | None = None
+    """The largest size that the model takes, where it states one."""
 
 
 def chosen_axes(text: str) -> list[tuple[str, int]]:

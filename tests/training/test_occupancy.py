@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import samba_onnx as samba
-from samba_onnx.cli.residents import set_gradients
+from samba_onnx.comparing.residents import set_gradients
 from samba_onnx.pef import load_pef
 from samba_onnx.pef.lifetimes import graph_lifetimes, timeline
 from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind

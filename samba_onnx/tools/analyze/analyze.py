@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
 from samba_onnx.cli.compile_options import takes_options
 from samba_onnx.cli.display import Display, refuse_overwriting
-from samba_onnx.cli.fitting import (
-    FitMultipleOption,
-    FitOption,
-    Sizing,
-    fit_report,
-    onnx_sizing,
-    refuse_fit,
-    shown,
-    start,
-)
 from samba_onnx.cli.limits import (
     BaselineOption,
     FailOption,
@@ -28,7 +17,6 @@ from samba_onnx.cli.limits import (
     accepted_limits,
     give_report,
 )
-from samba_onnx.cli.model_choices import refuse_other_options, target_text
 from samba_onnx.cli.options import (
     AnnotatedOption,
     JsonOption,
@@ -37,14 +25,29 @@ from samba_onnx.cli.options import (
     VerboseOption,
 )
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.supposing import WhatIfOption, show_supposed, supposed_target
-from samba_onnx.cli.torch_models import analyze_torch, torch_sizing
-from samba_onnx.cli.wrong_files import refuse_pef
+from samba_onnx.compiling.model_choices import (
+    refuse_annotated,
+    refuse_other_options,
+    refuse_pef,
+    target_text,
+)
 from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.compiling.options import CompileOptions
+from samba_onnx.compiling.torch_loading import analyze_torch, torch_sizing
 from samba_onnx.errors import UsageError
+from samba_onnx.tools.analyze.fitting import (
+    FitMultipleOption,
+    FitOption,
+    fit_report,
+    onnx_sizing,
+    refuse_fit,
+    shown,
+    start,
+)
+from samba_onnx.tools.analyze.supposing import WhatIfOption, show_supposed, supposed_target
 
 if TYPE_CHECKING:
+    from samba_onnx.compiling.size_dimensions import Sizing
     from samba_onnx.passes.targets import Target
     from samba_onnx.pef.manifest import Manifest
 
@@ -123,7 +126,10 @@ def analyze(
             targets = (target,) if supposed is None else (target, supposed)
             reports = [Report.from_manifest(plan(each)) for each in targets]
         if annotated is not None:
-            write_annotated(model, annotated, options, activity)
+            from samba_onnx.compiling.annotating import annotate
+
+            activity.step("annotate")
+            annotate(model, annotated, options, activity.step)
     if supposed is not None:
         return show_supposed(reports, what_if or (), display)
     return give_report(reports[0], display, limits, "analyze")

@@ -10,7 +10,6 @@ import typer
 
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
-from samba_onnx.cli.model_choices import refuse_translations
 from samba_onnx.cli.options import (
     CustomOpsOption,
     JsonOption,
@@ -22,8 +21,9 @@ from samba_onnx.cli.options import (
 )
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.stored_inputs import AtolOption, InputFileOption, RtolOption, input_arrays
-from samba_onnx.cli.torch_models import compare_torch
+from samba_onnx.compiling.model_choices import refuse_translations
 from samba_onnx.compiling.model_sources import is_torch_model
+from samba_onnx.compiling.torch_loading import compare_torch
 from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:

@@ -6,11 +6,8 @@ from typing import Annotated
 
 import typer
 
-from samba_onnx.cli.annotated_models import refuse_annotated, write_annotated
-from samba_onnx.cli.checked_passes import writing_the_guilty_part
 from samba_onnx.cli.compile_options import takes_options
 from samba_onnx.cli.display import Display, refuse_overwriting
-from samba_onnx.cli.fitting import AbsentFitOption, refuse_fit_of_a_pef
 from samba_onnx.cli.limits import (
     BaselineOption,
     FailOption,
@@ -21,11 +18,6 @@ from samba_onnx.cli.limits import (
     accepted_limits,
     give_report,
 )
-from samba_onnx.cli.model_choices import (
-    default_destination,
-    refuse_other_options,
-    target_text,
-)
 from samba_onnx.cli.options import (
     AnnotatedOption,
     JsonOption,
@@ -34,10 +26,21 @@ from samba_onnx.cli.options import (
     VerboseOption,
 )
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.torch_models import convert_torch
-from samba_onnx.cli.wrong_files import refuse_pef
+from samba_onnx.compiling.model_choices import (
+    default_destination,
+    refuse_annotated,
+    refuse_other_options,
+    refuse_pef,
+    target_text,
+)
 from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.compiling.options import CompileOptions
+from samba_onnx.compiling.torch_loading import convert_torch
+from samba_onnx.errors import UsageError
+from samba_onnx.tools.convert.checked_passes import writing_the_guilty_part
+
+AbsentFitOption = Annotated[list[str] | None, typer.Option("--fit", hidden=True)]
+"""What convert lacks, so that it can say where it is."""
 
 
 @takes_options()
@@ -86,7 +89,11 @@ def convert(
     A limit that is exceeded gives exit status 1; the PEF is written all the same.
     """
     display = Display(json, quiet, verbose)
-    refuse_fit_of_a_pef(fit)
+    if fit:
+        raise UsageError(
+            f"convert makes a PEF of the sizes that the model has or --dim states: samba-port analyze MODEL "
+            f"--fit {fit[0]} finds the largest that fits"
+        )
     refuse_pef(model, "convert")
     limits = accepted_limits(
         fail_on_fallback, max_fallbacks, max_transfer_bytes, min_rdu_nodes, min_rdu_flops, baseline
@@ -116,8 +123,12 @@ def convert(
             from samba_onnx.compiling.compiler import convert as compile_model
 
             opened = compile_model(model, destination, options=options, progress=activity.step)
+        # Of the file that was written, so that inspect says the same of it later.
         with opened as pef:
             report = Report.from_manifest(pef.manifest)
         if annotated is not None:
-            write_annotated(model, annotated, options, activity)
+            from samba_onnx.compiling.annotating import annotate
+
+            activity.step("annotate")
+            annotate(model, annotated, options, activity.step)
     return give_report(report, display, limits, "convert", written=destination)

@@ -10,15 +10,15 @@ import typer
 from samba_onnx.cli.compile_options import takes_options
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
-from samba_onnx.cli.model_choices import refuse_other_options, target_text
 from samba_onnx.cli.options import JsonOption, QuietOption, VerboseOption
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.stored_reports import stored_report
-from samba_onnx.cli.torch_models import analyze_torch
+from samba_onnx.compiling.model_choices import refuse_other_options, target_text
 from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.compiling.texts import read_constants
+from samba_onnx.compiling.torch_loading import analyze_torch
 from samba_onnx.errors import UsageError
+from samba_onnx.report.stored_reports import stored_report
 
 if TYPE_CHECKING:
     from samba_onnx.report import Report
@@ -102,6 +102,7 @@ def diff(
                 "for models"
             )
         chosen = _like(other, options, target, level)
+        # Only now: options of the model are those of the other side, which is read before.
         left, right = (
             report or _analyzed(side, other, chosen, activity)
             for side, report in zip(sides, reports, strict=True)

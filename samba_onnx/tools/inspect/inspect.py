@@ -10,7 +10,7 @@ from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_YES
 from samba_onnx.cli.options import JsonOption, PefArgument, QuietOption, VerboseOption
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.wrong_files import refuse_model
+from samba_onnx.compiling.model_choices import refuse_model
 
 
 def inspect(

@@ -27,7 +27,7 @@ from samba_onnx.cli.options import (
     parse_sections,
 )
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.wrong_files import refuse_model
+from samba_onnx.compiling.model_choices import refuse_model
 from samba_onnx.compiling.texts import read_dims
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
@@ -157,10 +157,10 @@ def run(
     refuse_model(pef, "run")
     refuse_overwriting(*sources, outputs={"--output": output, "--ledger": ledger, "--json": json})
 
-    from samba_onnx.cli.arrays import check_output_path, write_outputs
-    from samba_onnx.cli.residents import read_residents, set_gradients
+    from samba_onnx.comparing.residents import read_residents, set_gradients
     from samba_onnx.pef import load_pef
     from samba_onnx.report.documents import to_json
+    from samba_onnx.runtime.array_files import check_output_path, write_outputs
     from samba_onnx.runtime.parallel_device import open_device
     from samba_onnx.tools.run.run_text import run_text
 
@@ -203,7 +203,7 @@ def run(
 
 def _graph(pef: Pef, texts: Sequence[str], dims: Mapping[str, int]) -> Graph:
     """Return the only graph, or of those for several sizes the one that inputs and sizes fit."""
-    from samba_onnx.cli.arrays import read_inputs
+    from samba_onnx.runtime.array_files import read_inputs
     from samba_onnx.runtime.sized_graphs import SizedGraphs
 
     graphs = pef.manifest.graphs
@@ -260,7 +260,7 @@ def _inputs(
     dims: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return a value for every input: from files, then random ones if a seed is given."""
-    from samba_onnx.cli.arrays import read_inputs
+    from samba_onnx.runtime.array_files import read_inputs
     from samba_onnx.runtime.inputs import InputSpec
 
     wholes = {graph.model_name(name): pef.symbol(name).whole() for name in names}

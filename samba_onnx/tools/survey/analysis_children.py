@@ -16,7 +16,7 @@ from typing import IO
 
 from samba_onnx.cli.compile_options import variables
 from samba_onnx.cli.display import write_file
-from samba_onnx.cli.settings_files import SETTINGS_VARIABLE
+from samba_onnx.compiling.settings_files import SETTINGS_VARIABLE
 from samba_onnx.report.units import byte_text
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.sandbox import child_environment

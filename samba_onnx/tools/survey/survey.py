@@ -14,7 +14,6 @@ from samba_onnx.cli.compile_options import flag_words, takes_options
 from samba_onnx.cli.display import Display, refuse_overwriting, write_file
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
 from samba_onnx.cli.limits import FailOption
-from samba_onnx.cli.model_choices import refuse_other_level, target_text
 from samba_onnx.cli.options import (
     OUTPUT,
     JsonOption,
@@ -23,6 +22,7 @@ from samba_onnx.cli.options import (
     parse_bytes,
 )
 from samba_onnx.cli.progress import Activity
+from samba_onnx.compiling.model_choices import refuse_other_level, target_text
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_TARGET
@@ -194,6 +194,7 @@ def _limits(jobs: int | None, seconds: float, memory: str | None) -> ChildLimits
     count = jobs or os.cpu_count() or 1
     size = parse_bytes("--memory", memory)
     if size is None:
+        # An even share: analyses that run at once must not push each other out of memory.
         share = memory_for_a_child()
         size = None if share is None else share // count
     return ChildLimits(count, seconds, size)
@@ -273,6 +274,7 @@ def _survey(
         each.failure.unlink(missing_ok=True)
     activity.count(0, len(missing) or 1)
     run_analyses(missing, options, limits, lambda done: activity.count(done, len(missing)))
+    # All of them, those of earlier surveys too: the answer is about the models, not about this run.
     survey = Survey(targets)
     for each in analyses:
         if each.is_done:

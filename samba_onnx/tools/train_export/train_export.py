@@ -11,7 +11,7 @@ from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_YES
 from samba_onnx.cli.options import JsonOption, ModelArgument, QuietOption, VerboseOption
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.torch_models import export_trained
+from samba_onnx.compiling.torch_loading import export_trained
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

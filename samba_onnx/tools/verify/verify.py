@@ -11,7 +11,6 @@ import typer
 
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
-from samba_onnx.cli.model_choices import refuse_translations
 from samba_onnx.cli.options import (
     CustomOpsOption,
     EngineOption,
@@ -24,9 +23,9 @@ from samba_onnx.cli.options import (
 )
 from samba_onnx.cli.progress import Activity
 from samba_onnx.cli.stored_inputs import AtolOption, InputFileOption, RtolOption, input_arrays
-from samba_onnx.cli.torch_models import verify_torch
-from samba_onnx.cli.wrong_files import refuse_model
+from samba_onnx.compiling.model_choices import refuse_model, refuse_translations
 from samba_onnx.compiling.model_sources import is_torch_model
+from samba_onnx.compiling.torch_loading import verify_torch
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
 
@@ -82,7 +81,7 @@ def verify(
     refuse_translations(files[0], translations)
     refuse_overwriting(*files, outputs={"--json": json})
 
-    from samba_onnx.cli.residents import refuse_missing_weights
+    from samba_onnx.comparing.residents import refuse_missing_weights
     from samba_onnx.comparing.verification import self_test
     from samba_onnx.comparing.verification import verify as compare_with_original
     from samba_onnx.pef import load_pef

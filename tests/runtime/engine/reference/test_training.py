@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 
 import samba_onnx as samba
-from samba_onnx.cli.residents import read_residents, set_gradients
+from samba_onnx.comparing.residents import read_residents, set_gradients
 from samba_onnx.pef import load_pef
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.engine.registry import ENGINES

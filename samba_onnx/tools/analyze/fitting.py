@@ -20,22 +20,19 @@ if TYPE_CHECKING:
     from samba_onnx.compiling.model_options import SizeOptions
     from samba_onnx.compiling.options import CompileOptions
     from samba_onnx.compiling.planning_options import ChipOptions
-    from samba_onnx.compiling.size_dimensions import FitDimension
+    from samba_onnx.compiling.size_dimensions import Sizing
     from samba_onnx.pef.manifest import Manifest
     from samba_onnx.pef.target_summary import TargetSummary
     from samba_onnx.report import Report
     from samba_onnx.report.fitting import FitLimitReport, FitReport, FitSizeReport
 
 __all__ = [
-    "AbsentFitOption",
     "FitMultipleOption",
     "FitOption",
     "FitStart",
-    "Sizing",
     "fit_report",
     "onnx_sizing",
     "refuse_fit",
-    "refuse_fit_of_a_pef",
     "shown",
     "start",
 ]
@@ -63,26 +60,6 @@ FitMultipleOption = Annotated[
         rich_help_panel=SHAPES,
     ),
 ]
-
-
-AbsentFitOption = Annotated[list[str] | None, typer.Option("--fit", hidden=True)]
-"""For convert, which lacks it, so that it can say where it is."""
-
-
-def refuse_fit_of_a_pef(texts: Sequence[str] | None) -> None:
-    """Refuse to look for a size where a PEF of the stated sizes is made.
-
-    Args:
-        texts: The dimensions that are asked for.
-
-    Raises:
-        UsageError: There is one.
-    """
-    if texts:
-        raise UsageError(
-            f"convert makes a PEF of the sizes that the model has or --dim states: samba-port analyze MODEL "
-            f"--fit {texts[0]} finds the largest that fits"
-        )
 
 
 def refuse_fit(
@@ -113,17 +90,6 @@ def refuse_fit(
         raise UsageError("--fit looks at one graph: give --dim one size per dimension")
 
 
-@dataclass(frozen=True)
-class Sizing:
-    """A dimension, and how the model is planned with another size of it."""
-
-    dimension: FitDimension
-    plan: Callable[[int], Manifest]
-    """Plans the model at a size."""
-    most: int | None = None
-    """The largest size that the model takes, where it states one."""
-
-
 def onnx_sizing(
     text: str,
     manifest: Manifest,
@@ -141,7 +107,7 @@ def onnx_sizing(
     Raises:
         UsageError: It cannot be told which dimension is meant, or all are static.
     """
-    from samba_onnx.compiling.size_dimensions import onnx_dimension, sized_options
+    from samba_onnx.compiling.size_dimensions import Sizing, onnx_dimension, sized_options
 
     dimension = onnx_dimension(text, manifest)
     return Sizing(dimension, lambda size: plan(sized_options(options, dimension, size, manifest)))
@@ -262,12 +228,14 @@ def _answer(
     from samba_onnx.report.fitting import FitReport
 
     dimension, answers = sizing.dimension, search.largest()
+    # The last is for all tiers together: what is streamed from the slower ones fits all the same.
     largest = answers[-1].largest
     report = FitReport(
         dimension=dimension.text,
         name=dimension.name,
         inputs=dimension.inputs,
         multiple=multiple,
+        # Whoever stated a size knows it; one that was assumed decides the answer unseen.
         others=tuple(
             f"{bound.name or bound.inputs[0]}={bound.size}"
             for bound in manifest.bound_dimensions

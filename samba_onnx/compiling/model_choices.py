@@ -1,10 +1,11 @@
-"""What ``convert`` and ``analyze`` do with a model, read from their options; what does not go together."""
+"""What commands do with what a user names, by its name and their options; what does not go together."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from samba_onnx.compiling.model_sources import (
     configuration_file,
@@ -18,11 +19,16 @@ from samba_onnx.errors import UsageError
 
 __all__ = [
     "default_destination",
+    "refuse_annotated",
+    "refuse_model",
     "refuse_other_level",
     "refuse_other_options",
+    "refuse_pef",
     "refuse_translations",
     "target_text",
 ]
+
+_MODELS: Final = (".onnx", ".pb", ".onnxtxt", ".textproto")
 
 
 def target_text(options: CompileOptions) -> str:
@@ -98,3 +104,61 @@ def refuse_translations(model: str, files: Sequence[str] | None) -> None:
         UsageError: There are such files, and the model is in ONNX.
     """
     refuse_other_options(model, CompileOptions.of(translations=tuple(files or ())))
+
+
+def refuse_annotated(model: str, output: str | None) -> None:
+    """Refuse to annotate what is no file that could be written again.
+
+    Args:
+        model: What is converted.
+        output: The file to write; None if nobody asked for one.
+
+    Raises:
+        UsageError: The model is one of PyTorch's.
+    """
+    if output is not None and is_torch_model(model):
+        raise UsageError(
+            "--annotated is for ONNX models: what torch exports is no file that could be written again"
+        )
+
+
+def refuse_model(path: str, command: str) -> None:
+    """Refuse a model where a PEF is expected.
+
+    Told by the name alone: what is in the file of another name, the reader of PEFs says.
+
+    Args:
+        path: What the user named.
+        command: The command's name.
+
+    Raises:
+        UsageError: It names an ONNX model, a PyTorch model, or a report in JSON.
+    """
+    if path.endswith(".json"):
+        raise UsageError(
+            f"{path} is a JSON document, and {command} reads a PEF: diff reads reports"
+        )
+    if not is_torch_model(path) and not path.endswith(_MODELS):
+        return
+    what = "a factory" if is_factory(path) else "a PyTorch model" if is_torch_model(path) else ""
+    raise UsageError(
+        f"{path} is {what or 'an ONNX model'}, and {command} reads a PEF: samba-port analyze {path} "
+        f"reports on the model, samba-port convert {path} makes a PEF of it"
+    )
+
+
+def refuse_pef(path: str, command: str) -> None:
+    """Refuse a PEF where a model is expected.
+
+    Args:
+        path: What the user named.
+        command: The command's name.
+
+    Raises:
+        UsageError: It names a PEF.
+    """
+    if path.endswith(".pef"):
+        raise UsageError(
+            f"{path} is a PEF, and {command} reads a model: samba-port inspect {path} reports on it, "
+            f"samba-port run {path} runs it"
+        )

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samba_onnx.cli.arrays import read_inputs
 from samba_onnx.errors import InputError, UsageError
 from samba_onnx.pef.manifest import Symbol
 from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.runtime.array_files import read_inputs
 from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.safety.array_files import sample_shapes
 

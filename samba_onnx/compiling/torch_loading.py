@@ -1,4 +1,4 @@
-"""The PyTorch models that ``samba-port convert`` takes; torch is imported only when one is given."""
+"""What is done with a PyTorch model that a user names; torch is imported only when one is given."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from samba_onnx.compiling.model_sources import is_configuration
 from samba_onnx.errors import MissingLibraryError
 
 if TYPE_CHECKING:
-    from samba_onnx.cli.fitting import Sizing
     from samba_onnx.comparing.compared_values import ValueComparison
     from samba_onnx.comparing.trials import Verification
     from samba_onnx.compiling.options import CompileOptions
+    from samba_onnx.compiling.size_dimensions import Sizing
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
 
@@ -84,7 +84,7 @@ def torch_sizing(
         ModelError: The model cannot be loaded.
     """
     _import_porting(progress, options.training.translations)
-    from samba_onnx.cli.fitting import Sizing
+    from samba_onnx.compiling.size_dimensions import Sizing
     from samba_onnx.compiling.torch import porting
 
     with _prints_elsewhere():
