@@ -169,7 +169,8 @@ def test_ctrl_c_while_it_starts(mixed: Path, delay: float) -> None:
         assert err.endswith(": interrupted\n")
         assert len(err.splitlines()) == 1
     else:
-        assert process.returncode == -signal.SIGINT
+        # The interpreter ends with 1 where it is still importing its own site.
+        assert process.returncode == -signal.SIGINT or "init_import_site" in err
         assert "samba_onnx/cli/application" not in err
 
 

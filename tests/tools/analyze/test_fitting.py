@@ -15,7 +15,7 @@ from onnx import parser
 
 from tests.cli.conftest import SambaPort
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 TARGET = """
 extends = "sn40l"
 name = "small"
