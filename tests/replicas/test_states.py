@@ -111,7 +111,7 @@ def test_a_position_is_where_a_program_is() -> None:
     assert again.moves == first.moves
     assert again.waits == "REDUCE"
     # It waits in a library; the line of the program is the one that called it.
-    assert again.place.startswith("test_replica_states.py:")
+    assert again.place.startswith("test_states.py:")
     assert again.place.endswith(" in program")
     go.set()
     thread.join()
