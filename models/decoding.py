@@ -7,6 +7,7 @@ model has such; or what the model returns beside its logits, if that is made of 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -131,7 +132,8 @@ class Decoder(nn.Module):
             UsageError: The state is not made of tensors of fixed shapes.
         """
         try:
-            with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+            # As the graphs are traced afterwards, so that the model reads here as it does there.
+            with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True), _as_it_is_compiled():
                 self.learn(tokens, padding)
         except (DataDependentOutputException, DynamicOutputShapeException):
             raise UsageError(
@@ -154,7 +156,8 @@ class Decoder(nn.Module):
         self._structure = first[1]
         self._shapes = tuple(leaf.shape for leaf in first[0])
         # Under fake tensors, a number that was a constant so far is unknown from here on.
-        state = [torch.empty_like(leaf) if is_fake(leaf) else leaf for leaf in first[0]]
+        # Not empty_like, which computes with constants: it would make one of what the memory held before.
+        state = [_unknown(leaf) if is_fake(leaf) else leaf for leaf in first[0]]
         second = self._flat(self._read(tokens[:, :1], padding, position, state, self.rows)[1])
         shapes = [[(leaf.shape, leaf.dtype) for leaf in leaves] for leaves, _ in (first, second)]
         if first[1] != second[1] or shapes[0] != shapes[1]:
@@ -228,6 +231,22 @@ def _widened(leaf: Tensor, shape: torch.Size) -> Tensor:
     if not any(missing):
         return leaf
     return nn.functional.pad(leaf, [count for less in reversed(missing) for count in (0, less)])
+
+
+@contextlib.contextmanager
+def _as_it_is_compiled() -> Iterator[None]:
+    """Let ``torch.compiler.is_compiling`` say in a block what it says while torch exports a module."""
+    before = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
+
+
+def _unknown(leaf: Tensor) -> Tensor:
+    """Return a tensor without content, of which not even a single number is known."""
+    return torch.empty(leaf.shape, dtype=leaf.dtype)
 
 
 def _positions(tokens: Tensor, padding: Tensor | None, position: Tensor | None) -> Tensor:

@@ -28,7 +28,7 @@ _CORES: Final = os.cpu_count() or 1
 
 
 class ParallelDevice(Device):
-    """As many emulated RDUs as a PEF was compiled for.
+    """All emulated RDUs that a PEF was compiled for.
 
     It is used as a :class:`Device` is: values are given and returned whole, and each RDU gets its shards.
     Every RDU executes in a thread of its own; where the schedule has an exchange, all of them meet. Ledger,

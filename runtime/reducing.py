@@ -20,7 +20,7 @@ class ReductionMode(enum.StrEnum):
     INORDER = "inorder"
     """While the rest of BCKWD runs; sections run in the order of the schedule."""
     OPTIMAL = "optimal"
-    """As INORDER; and sections of type GRADNORM and OPT begin as soon as the gradients that they
+    """Like INORDER, and sections of type GRADNORM and OPT begin as soon as the gradients that they
     read are reduced, in whatever order that is."""
 
 

@@ -15,7 +15,7 @@ class Level(StrEnum):
     O1 = "o1"
     """Rules of fusion say."""
     O3 = "o3"
-    """As many as on-chip memory has room for."""
+    """A section takes as many nodes as on-chip memory has room for."""
 
 
 class PlacementMode(StrEnum):

@@ -42,7 +42,7 @@ class ElementType:
     """What is known about one element type."""
 
     name: str
-    """As in ``tensor(name)``."""
+    """The name that ONNX has for it, as in ``tensor(name)``."""
     number: int
     """In ``TensorProto.DataType``."""
     bits: int

@@ -57,7 +57,7 @@ class InPlace(enum.Enum):
     """It is arithmetic that is fused with nothing but such arithmetic. Its result may lie where a
     value lies that it does not read itself, and that only such arithmetic reads before it."""
     OPERAND = "operand"
-    """As before, and the kernel reads an element before it writes the one in its place: the result
+    """Like AFTERWARDS, and the kernel reads an element before it writes the one in its place: the result
     may also lie where one of two operands lies."""
     OVERWRITTEN = "overwritten"
     """The kernel copies the first operand, which is no copy where it lies in the same place, and

@@ -14,7 +14,7 @@ class DynamicDimension:
     inputs: tuple[str, ...]
     """Where it occurs, as ``input[axis]``."""
     option: str
-    """As ``--dim batch=8`` or ``--input-shape x=1,3,224,224``."""
+    """The option that makes it static, for example ``--dim batch=8`` or ``--input-shape x=1,3,224,224``."""
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ class Section(Stage):
     time: SectionTime | None = dataclasses.field(default=None, metadata=MAY_BE_MISSING)
     """The parts of ``seconds``; None in a PEF of a version that did not know them."""
     streaming: Streaming | None = dataclasses.field(default=None, metadata=MAY_BE_MISSING)
-    """What of ``time`` goes on while the exchange between RDUs just before it, of the same program, still brings
+    """The part of ``time`` that goes on while the exchange between RDUs just before it, of the same program, still brings
     values; None where nothing does."""
     repeated: tuple[RepeatedBody, ...] = dataclasses.field(default=(), metadata=MAY_BE_MISSING)
     """The bodies that it repeats, in the order of its model's nodes; ``flops`` and ``time`` are of all steps."""

@@ -60,7 +60,7 @@ class FitReport:
     """How large one dimension can be while everything else stays as it is."""
 
     dimension: str
-    """As the user called it."""
+    """The dimension, as the user called it."""
     name: str
     """The model's name for it; empty where it has none."""
     inputs: tuple[str, ...]

@@ -56,7 +56,7 @@ class CallTimeReport:
     """Modelled time of one execution on the RDU; null for a fallback, which runs on the host. Of an exchange
     between RDUs it is what does not go on beside other sections; in spatial mapping the launch is left out."""
     modelled_on_rdu_launch_seconds: float | None
-    """What of it is the launch, or in spatial mapping the one launch of a run; 0 where an earlier call has launched
+    """The part of it that is the launch, or in spatial mapping the one launch of a run; 0 where an earlier call has launched
     the program, as in a loop on the device, and null for a fallback."""
 
 

@@ -38,9 +38,9 @@ class ModelledTime:
     """Seconds of a run by what takes them: launches, sections by the longest of their parts, fill, exchanges
     between RDUs, copies to and from the host, the CPU."""
     hidden_transfers_seconds: float = 0.0
-    """What of the transfers between host and RDU goes on while one of these computes, or both ways at once."""
+    """Seconds of transfers that pass while the RDU or the host computes, or while both directions are busy."""
     hidden_cpu_seconds: float = 0.0
-    """What of the fallbacks goes on while the RDU is busy."""
+    """Seconds of fallbacks that pass while the RDU is busy."""
     busy: dict[str, float] = field(default_factory=dict)
     """Seconds of a run in which each is busy: ``rdu``, ``cpu``, and the link in either direction, ``host_to_rdu``
     and ``rdu_to_host``."""

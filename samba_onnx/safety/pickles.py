@@ -35,7 +35,7 @@ class Named:
     """A class or function that would be imported."""
 
     name: str
-    """With its module: ``collections.OrderedDict``."""
+    """Its name with that of its module, for example ``collections.OrderedDict``."""
 
 
 @dataclass(frozen=True, eq=False)

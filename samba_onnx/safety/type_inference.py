@@ -27,7 +27,7 @@ class OutputType:
     """What onnxruntime says of one output."""
 
     type: str
-    """As ``tensor(float)``."""
+    """The type as ONNX writes it, for example ``tensor(float)``."""
     shape: tuple[int | str | None, ...] | None
     """None where not even the rank is known; names that the model lacks were made up."""
 

@@ -267,7 +267,7 @@ OTHER_IDLE: Final[Mapping[str, str]] = MappingProxyType(
         "use_legacy_names": "names are always those of the module tree",
     }
 )
-"""Of what programs ask functions of ``samba.utils`` and the session for, why nothing is done about it."""
+"""Why an argument of a function of ``samba.utils`` or the session has no effect, by its name."""
 
 
 AFTER_COMPILING: Final = "the PEF was compiled already; samba-port inspect says with what"
@@ -277,7 +277,7 @@ _AT_ANOTHER_LEVEL: Final = dict.fromkeys(
     ("optimization_rules", "use_o1_default_rules"),
     "rules of fusion count at o1: give --o1, or optim_level: o1, too",
 )
-"""Of arguments of one level, why they have no effect at another."""
+"""Why an argument of one level has no effect at another, by its name."""
 
 
 @functools.cache

@@ -46,7 +46,7 @@ class OptimizerSteps:
             optimizers: The same on the host; none if the model was traced without.
         """
         self._records = tuple(records)
-        """With the hyperparameters that count: those of the last run that succeeded."""
+        """The records with the hyperparameters of the last run that succeeded."""
         self._next = self._records
         """The same for the run that is being made."""
         self._setting: Mapping[str, HyperparameterValue] = {}

@@ -8,6 +8,7 @@ from typing import Final
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from samba_onnx.errors import UsageError
@@ -54,7 +55,7 @@ def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None)
         parent_module_prefix: Prefix of all names, joined to them by ``__``; None for none.
 
     Raises:
-        UsageError: ``model`` is no module, or has parameters without a shape yet.
+        UsageError: ``model`` is no module, or has parameters without a shape or values yet.
     """
     if not isinstance(model, nn.Module):
         what = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
@@ -63,6 +64,11 @@ def from_torch_model_(model: nn.Module, parent_module_prefix: str | None = None)
         if nn.parameter.is_lazy(parameter):
             raise UsageError(
                 f"parameter {name!r} has no shape yet: run the model once, then convert"
+            )
+        if isinstance(parameter, FakeTensor):
+            raise UsageError(
+                f"parameter {name!r} has no values: the model was made within a FakeTensorMode of torch; "
+                "make it outside"
             )
     root = root_name(model, parent_module_prefix)
     for path, module in model.named_modules():
@@ -143,7 +149,10 @@ def _name_members(model: nn.Module, root: str) -> None:
         else:
             if own in BUFFERS and BUFFERS[own]._host.source is tensor:
                 del BUFFERS[own]
-            BUFFERS[name] = from_torch_tensor(tensor, name=name)
+            wrapped = from_torch_tensor(tensor, name=name)
+            # A tensor of torch's fake mode is not wrapped: it has no values that a device could take.
+            if isinstance(wrapped, SambaTensor):
+                BUFFERS[name] = wrapped
         _NAMED_BY[tensor] = weakref.ref(model)
 
 

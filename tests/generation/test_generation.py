@@ -13,6 +13,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.pef.manifest import Cause, Direction
 from samba_onnx.sessions import SambaSession
 from tests.generation.conftest import VOCABULARY, continuations, gpt2, llama, qwen
+from tests.generation.families import build
 
 FLOAT, INTEGER = 4, 8
 """Bytes."""
@@ -88,3 +89,13 @@ def test_other_decoders(
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(UsageError, match="0 < prompt <= rows"):
         Sizes(prompt=9, rows=8)
+
+
+def test_a_rehearsal_leaves_the_tables_of_a_model_alone(session: SambaSession) -> None:
+    # It makes its table of positions anew where a text is longer than that, or seems to be.
+    model = build("xglm")
+    before = dict(model.named_buffers())
+    for _ in range(3):
+        Generator(model, Sizes(batch=1, prompt=8, rows=32), greedy=True)
+        session.reset()
+    assert all(buffer is before[name] for name, buffer in model.named_buffers())

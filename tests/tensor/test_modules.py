@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import samba_onnx as samba
 from samba_onnx import SambaParameter, SambaTensor
@@ -288,3 +289,17 @@ def test_a_name_that_cannot_be_set_is_left_alone() -> None:
     samba.from_torch_model_(model)
     assert model.name is None
     assert [p.sn_name for p in model.parameters()] == ["named__weight", "named__bias"]  # type: ignore[attr-defined]
+
+
+def test_a_buffer_of_the_fake_mode_is_no_buffer_of_the_device() -> None:
+    model = nn.BatchNorm1d(2)
+    with FakeTensorMode():
+        model.register_buffer("table", torch.zeros(2))
+        unmade = nn.Linear(2, 2)
+    with pytest.raises(UsageError, match=r"'weight' has no values: .* make it outside"):
+        samba.from_torch_model_(unmade)
+    before = dict(BUFFERS)
+    samba.from_torch_model_(model)
+    assert not [name for name in BUFFERS.keys() - before.keys() if "table" in name]
+    # Later models are named among all buffers that there are.
+    samba.from_torch_model_(nn.BatchNorm1d(2))

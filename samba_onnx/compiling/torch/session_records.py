@@ -15,7 +15,7 @@ from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.fingerprint import Fingerprint
 
 KEY: Final = "samba.session"
-"""Of the PEF's metadata."""
+"""The key of these records in the metadata of a PEF."""
 
 
 @dataclass(frozen=True)

@@ -210,7 +210,7 @@ class KeepRule:
     """Tensors of the forward that hooks and functions may know by closures of theirs."""
 
     own: tuple[Tensor, ...]
-    """As they were when the module was exported."""
+    """The tensors, as they were when the module was exported."""
 
     def run(self, tensors: Sequence[Tensor], known: Known) -> list[Tensor]:
         """Tell what is in their place; see ``GradientRule``."""

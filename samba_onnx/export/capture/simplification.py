@@ -43,7 +43,7 @@ _SHAPE_ONLY: Final = frozenset(
         aten.replication_pad3d_backward.default,
     }
 )
-"""Of their second operand, the value of the forward, nothing but the shape matters."""
+"""Operators whose second operand, a value of the forward, counts by its shape alone."""
 _FREE: Final = _TO_SHAPE | {aten.squeeze.dims, aten.squeeze.dim, aten.unsqueeze.default}
 
 

@@ -153,7 +153,7 @@ class _Notes:
 
 def _has_values(tensor: Tensor) -> bool:
     # Parameters are members, which are replaced while a module runs.
-    if isinstance(tensor, nn.Parameter) or (
+    if isinstance(tensor, nn.Parameter | FakeTensor | FunctionalTensor) or (
         isinstance(tensor, SambaTensor) and not tensor.has_data
     ):
         return False

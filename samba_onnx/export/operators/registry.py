@@ -39,7 +39,7 @@ class Context:
     results: tuple[ResultSpec | None, ...]
     """Per result of the operator; None for one that is undefined."""
     operator: str
-    """As ``aten.add.Tensor``."""
+    """The operator's full name, for example ``aten.add.Tensor``."""
     layout: Layout | None = None
     """How the first operand lies in torch's memory; None stands for in order."""
 

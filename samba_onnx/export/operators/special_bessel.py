@@ -35,7 +35,7 @@ _FAR_I: Final = (
         -7.91983827e-06,
     ),
 )
-"""Of exp(-x) sqrt(x) I(x) in 8/x, by order."""
+"""Coefficients of exp(-x) sqrt(x) I(x) as a polynomial in 8/x, by order."""
 _FAR_K: Final = (
     (
         1.25331409,
@@ -56,7 +56,7 @@ _FAR_K: Final = (
         -0.000748696438,
     ),
 )
-"""Of exp(x) sqrt(x) K(x) in 2/x, by order."""
+"""Coefficients of exp(x) sqrt(x) K(x) as a polynomial in 2/x, by order."""
 
 
 def _series(order: int, terms: int) -> list[float]:

@@ -29,7 +29,7 @@ _NEAR: Final = (
     2.32326442e-08,
     -8.7910565e-09,
 )
-"""Of erfinv(x) / x in w - 2.5, where w = -log(1 - x²) is at most 5."""
+"""Coefficients of erfinv(x) / x as a polynomial in w - 2.5, where w = -log(1 - x²) is at most 5."""
 _FAR: Final = (
     2.93323165,
     1.00335325,
@@ -66,7 +66,7 @@ _SCALED: Final = (
     -0.230857657,
     0.0423525937,
 )
-"""Of erfcx(x) / t in t = 2 / (2 + x), where x is not negative."""
+"""Coefficients of erfcx(x) / t as a polynomial in t = 2 / (2 + x), where x is not negative."""
 
 
 def polynomial(build: GraphBuilder, value: ir.Value, coefficients: Sequence[float]) -> ir.Value:

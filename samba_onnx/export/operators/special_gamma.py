@@ -23,11 +23,11 @@ _FRONT: Final = (
     -0.000108222468,
     1.50459699e-05,
 )
-"""Of lgamma(2 + t) / t between 0 and 1, fitted to scipy's values; within 2e-7 in float32."""
+"""Coefficients of lgamma(2 + t) / t for t between 0 and 1, fitted to scipy's values; within 2e-7 in float32."""
 _STIRLING: Final = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
-"""Of what lgamma(x) is more than Stirling's formula, times x, in 1/x²."""
+"""Coefficients in 1/x² of x times the difference between lgamma(x) and Stirling's formula."""
 _ASYMPTOTIC: Final = (1 / 12, -1 / 120, 1 / 252, -1 / 240)
-"""Of what digamma(x) is less than log(x) - 1/2x, times x², in 1/x²."""
+"""Coefficients in 1/x² of x² times the difference between log(x) - 1/2x and digamma(x)."""
 _BERNOULLI: Final = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600)
 """B(2k) / (2k)! of the Euler-Maclaurin formula."""
 _SHIFT: Final = 8

@@ -39,13 +39,13 @@ class Provenance:
     trains: bool = False
     """Whether gradients of the value reach a parameter."""
     number: int = 0
-    """Which of the values that have to do with losses it is; two names of one value have the same."""
+    """The value's number among those that have to do with losses; two names of one value share it."""
     parts: frozenset[int] = frozenset()
     """Numbers of those that it was made of."""
 
 
 _Values: TypeAlias = Provenance | tuple[Provenance, ...]
-"""Of a value, or of every one of several."""
+"""The provenance of a value, or of each of several."""
 
 _UNRELATED: Final = Provenance()
 
@@ -83,7 +83,7 @@ _OF_ANY_NAMES: Final = """
     vdot vstack where
     """
 _OF_ANY: Final = frozenset(_OF_ANY_NAMES.split())
-"""Of these, any operand may be the loss: what is added to it, or weighs it, is part of it."""
+"""Operators of which any operand may be the loss: what is added to it, or weighs it, is part of it."""
 
 _NO_GRADIENT: Final = "detach"
 _GRADIENT_SWITCH: Final = "wrap_with_set_grad_enabled"

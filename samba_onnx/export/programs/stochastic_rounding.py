@@ -22,11 +22,11 @@ __all__ = ["round_stochastically"]
 _WIDE: Final = ir.DataType.FLOAT
 _NARROW: Final = ir.DataType.BFLOAT16
 _MOVES: Final = frozenset({"Cast", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
-"""Operators of which a bfloat16 operand comes out unrounded."""
+"""Operators that move a bfloat16 value without rounding it."""
 _CONVOLUTIONS: Final = frozenset({"Conv", "ConvTranspose"})
 _BATCH_SUMS: Final = frozenset({"ReduceSum"})
 _ADDITIONS: Final = frozenset({"Add", "Sum"})
-"""Of gradients of a weight that is read several times, and of earlier ones that are accumulated."""
+"""Operators that add gradients: of a weight that is read several times, and of earlier runs."""
 _SUMS: Final = MappingProxyType(
     {
         Rounding.GRADIENTS: frozenset({"Einsum", "Gemm", "MatMul"})

@@ -31,7 +31,7 @@ class OutputFolder:
 
     @property
     def state(self) -> Path:
-        """What of a run is done."""
+        """The progress of a run."""
         return self.path / STATE_FILE
 
     @property

@@ -27,7 +27,7 @@ class PackingStyle(enum.Enum):
     FULL = "full"
     """Sequences are filled; an article goes on in the next one."""
     GREEDY = "greedy"
-    """As many whole articles as fit."""
+    """A sequence takes as many whole articles as fit."""
     SINGLE = "single"
     """One article."""
 

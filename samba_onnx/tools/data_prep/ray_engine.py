@@ -17,8 +17,8 @@ from samba_onnx.tools.data_prep.libraries import library
 from samba_onnx.tools.data_prep.reporting import Reporter
 
 _STORE_BYTES: Final = 128 << 20
-"""Of memory that a cluster on this machine keeps for what its processes share: the tokenizer. Ray would take
-a third of the machine's, of which containers often have little (/dev/shm)."""
+"""Memory that a cluster on this machine keeps for what its processes share, the tokenizer. Ray would take a
+third of the machine's, of which containers often have little (/dev/shm)."""
 
 
 class RayEngine:

@@ -1,4 +1,4 @@
-"""What of a run is done, in a file beside it, so that an interrupted run goes on where it was."""
+"""The progress of a run in a file beside it, so that an interrupted run goes on where it was."""
 
 from __future__ import annotations
 

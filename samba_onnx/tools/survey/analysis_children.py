@@ -32,9 +32,9 @@ class Analysis:
     """One model to be analyzed for one target."""
 
     model: str
-    """As ``samba-port analyze`` takes it."""
+    """The model, as ``samba-port analyze`` takes it."""
     target: str
-    """As ``samba-port analyze`` takes it."""
+    """The target, as ``samba-port analyze`` takes it."""
     report: Path
     """Where the report in JSON belongs."""
 

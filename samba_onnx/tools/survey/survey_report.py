@@ -38,7 +38,7 @@ class SurveyEntry:
     """One model on one target."""
 
     model: str
-    """As it was named, or found in a folder."""
+    """The model, as it was named or found in a folder."""
     target: str
     """As it was named."""
     state: str

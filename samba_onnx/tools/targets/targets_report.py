@@ -22,7 +22,7 @@ class TargetReport:
     """The hardware figures of a target."""
 
     name: str
-    """As ``--target`` takes it."""
+    """The name or path, as ``--target`` takes it."""
     description: str
     """One sentence."""
     operators: int

@@ -225,6 +225,15 @@ def test_what_modules_hold_is_put_back(tmp_path: Path) -> None:
     assert NAMED["other"] == "kept"
 
 
+def test_a_tensor_without_content_that_a_module_holds_is_left_alone(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Linear(4, 4))
+    with FakeTensorMode():
+        module.example = torch.zeros(3, 4)
+    held = module.example
+    SESSION.compile(module, (torch.randn(3, 4),), output=tmp_path / "m.pef", inference=True)
+    assert module.example is held
+
+
 def test_what_others_write_meanwhile_stays(tmp_path: Path) -> None:
     class Busy(Base):
         def forward(self, x: Tensor) -> Tensor:
