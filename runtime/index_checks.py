@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from samba_onnx.errors import InputError
 from samba_onnx.program.index_demands import IndexDemand
 from samba_onnx.runtime.elements import Array
@@ -38,17 +36,34 @@ class IndexCheck:
         Raises:
             InputError: It holds a number that is out of range; the message has the first.
         """
+        if not self._is_within(array):
+            wrong = self._wrong(array)
+            if wrong.size:
+                raise InputError(self._message(int(wrong[0]), wrong.size))
+
+    def accepts(self, array: Array) -> bool:
+        """Return whether an input holds only numbers that are in range.
+
+        Args:
+            array: As for :meth:`check`.
+        """
+        return self._is_within(array) or not self._wrong(array).size
+
+    def _is_within(self, array: Array) -> bool:
+        """Return whether the least and the greatest number are in range, as they are nearly always."""
         demand, numbers = self.demand, array[self._part] if self._part else array
-        if not numbers.size:
-            return
-        if demand.lowest <= numbers.min() and numbers.max() <= demand.highest:
-            return
+        if numbers.size <= 1:
+            # The label of a batch of one, for which a reduction would take microseconds.
+            return not numbers.size or demand.lowest <= numbers.item() <= demand.highest
+        return bool(demand.lowest <= numbers.min() and numbers.max() <= demand.highest)
+
+    def _wrong(self, array: Array) -> Array:
+        """Return the numbers that are out of range and not exempt."""
+        demand, numbers = self.demand, array[self._part] if self._part else array
         wrong = (numbers < demand.lowest) | (numbers > demand.highest)
         for number in demand.exempt:
             wrong &= numbers != number
-        count = int(np.count_nonzero(wrong))
-        if count:
-            raise InputError(self._message(int(numbers[wrong].flat[0]), count))
+        return numbers[wrong]
 
     def _message(self, number: int, count: int) -> str:
         demand = self.demand

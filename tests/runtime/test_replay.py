@@ -93,7 +93,7 @@ def test_a_prepared_run_that_is_given_other_inputs(tmp_path: Path) -> None:
         prepared = device.prepare(run_request(None, ["x", "z"], None))
         assert prepared.replay is not None
         before = device.ledger.transfers
-        with pytest.raises(InputError, match=r"input 'z' was not given; .* tensor\(float\)\[4\]"):
+        with pytest.raises(InputError, match="input 'q' does not exist; the graph's inputs are"):
             device.execute(prepared, {"x": X, "q": X})
         assert device.ledger.transfers == before
         np.testing.assert_array_equal(device.execute(prepared, {"x": 2 * X})["y"], 3 * X)
