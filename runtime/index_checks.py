@@ -25,6 +25,7 @@ class IndexCheck:
             demand: Its part has the axes of the input.
         """
         self.demand = demand
+        self._lowest, self._highest = demand.lowest, demand.highest
         self._part: Any = tuple(slice(*ends) for ends in demand.part)
 
     def check(self, array: Array) -> None:
@@ -36,10 +37,9 @@ class IndexCheck:
         Raises:
             InputError: It holds a number that is out of range; the message has the first.
         """
-        if not self._is_within(array):
+        if not self.accepts(array):
             wrong = self._wrong(array)
-            if wrong.size:
-                raise InputError(self._message(int(wrong[0]), wrong.size))
+            raise InputError(self._message(int(wrong[0]), wrong.size))
 
     def accepts(self, array: Array) -> bool:
         """Return whether an input holds only numbers that are in range.
@@ -47,15 +47,16 @@ class IndexCheck:
         Args:
             array: As for :meth:`check`.
         """
-        return self._is_within(array) or not self._wrong(array).size
-
-    def _is_within(self, array: Array) -> bool:
-        """Return whether the least and the greatest number are in range, as they are nearly always."""
-        demand, numbers = self.demand, array[self._part] if self._part else array
-        if numbers.size <= 1:
+        numbers = array[self._part] if self._part else array
+        if numbers.size == 1:
             # The label of a batch of one, for which a reduction would take microseconds.
-            return not numbers.size or demand.lowest <= numbers.item() <= demand.highest
-        return bool(demand.lowest <= numbers.min() and numbers.max() <= demand.highest)
+            is_within = self._lowest <= numbers.item() <= self._highest
+        else:
+            # The least and the greatest number are in range, but for those that are exempt.
+            is_within = not numbers.size or bool(
+                self._lowest <= numbers.min() and numbers.max() <= self._highest
+            )
+        return is_within or not self._wrong(array).size
 
     def _wrong(self, array: Array) -> Array:
         """Return the numbers that are out of range and not exempt."""

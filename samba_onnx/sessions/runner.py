@@ -13,7 +13,6 @@ from torch import nn
 from samba_onnx.errors import UsageError
 from samba_onnx.optim import HyperparameterValue
 from samba_onnx.pef.manifest import Graph
-from samba_onnx.program.kinds import SectionType
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.plans import RunPlan
 from samba_onnx.runtime.prepared import PreparedRun
@@ -246,7 +245,7 @@ class Runner:
             checked,
             train=train,
             forward=plan.forward_reads,
-            step=SectionType.OPT in plan.section_types,
+            step=plan.updates,
             batches=plan.batches,
             replica=self._parallel.rank,
         )
@@ -254,10 +253,9 @@ class Runner:
 
     def _note(self, plan: RunPlan, checked: Mapping[str, HyperparameterValue]) -> None:
         """Note that a run succeeded: what it was given persists."""
-        kinds = plan.section_types
-        forward, step = SectionType.FWD in kinds, SectionType.OPT in kinds
-        hyperparameters = self._program.hyperparameters
-        hyperparameters.keep(checked, forward=forward, step=step, batches=plan.batches)
+        self._program.hyperparameters.keep(
+            checked, forward=plan.goes_forward, step=plan.updates, batches=plan.batches
+        )
         if self._program.overwrites is not None:
             self._program.overwrites.ran(plan)
 
@@ -283,10 +281,7 @@ class Runner:
             return
         # An output that is asked for twice, or read from elsewhere, takes the long way.
         if len(prepared.outputs) == len(outputs):
-            is_noted = (
-                bool(self._program.hyperparameters.names)
-                or SectionType.BCKWD in prepared.plan.section_types
-            )
+            is_noted = bool(self._program.hyperparameters.names) or prepared.plan.goes_backward
             prepared.shortcut = make_shortcut(
                 device, prepared, inputs, outputs, results, is_noted=is_noted
             )
