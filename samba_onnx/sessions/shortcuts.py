@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -17,8 +16,6 @@ from samba_onnx.tensor.arrays import FOREIGN, to_array
 from samba_onnx.tensor.marks import Marks
 from samba_onnx.tensor.native import natively
 
-_IS_EMPTY: Final = attrgetter("_host.is_empty")
-
 
 @dataclass(frozen=True)
 class Shortcut:
@@ -29,6 +26,9 @@ class Shortcut:
     """Names and regions of the outputs, in the order in which they were asked for."""
     outputs: tuple[Marks, ...]
     """The marks of what is returned."""
+    lone: tuple[int, ...]
+    """Positions of the inputs with one element: what stands for values that were not made yet repeats one element,
+    so that larger ones are not contiguous."""
     is_noted: bool
     """Whether there is more to a run than its values: argins that count steps and draw seeds, or a
     backward that may overwrite gradients."""
@@ -43,10 +43,13 @@ class Shortcut:
         Returns:
             The address of each input on the host; None if the run cannot be made like this.
         """
-        # Other marks are other tensors, even where the values would be the same. And without values on the
-        # host there is no address to copy from.
-        if asked != self.asked or any(map(_IS_EMPTY, tensors)):
+        # Other marks are other tensors, even where the values would be the same.
+        if asked != self.asked:
             return None
+        for position in self.lone:
+            # Without values on the host there is no address to copy from.
+            if tensors[position]._host.is_empty:
+                return None
         with natively():
             return self.memory_run.sources(tensors)
 
@@ -115,4 +118,5 @@ def make_shortcut(
     if memory_run is None:
         return None
     marks = tuple(output._marks for output in outputs)
-    return Shortcut(memory_run, [one._marks for one in asked], marks, is_noted)
+    lone = tuple(place for place, tensor in enumerate(tensors) if tensor.shape.numel() == 1)
+    return Shortcut(memory_run, [one._marks for one in asked], marks, lone, is_noted)
