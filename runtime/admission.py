@@ -11,7 +11,7 @@ from samba_onnx.runtime.mini_batches import argin_series
 from samba_onnx.runtime.plans import RunPlan
 from samba_onnx.runtime.registers import Registers
 
-__all__ = ["Admission", "RunValues"]
+__all__ = ["RunValues", "check_values"]
 
 
 class RunValues(NamedTuple):
@@ -25,33 +25,26 @@ class RunValues(NamedTuple):
     """Argins of every mini-batch, where there are several."""
 
 
-class Admission:
-    """Checks what runs are given."""
+def check_values(
+    contents: Contents,
+    registers: Registers,
+    plan: RunPlan,
+    inputs: Mapping[str, Any],
+    argins: Mapping[str, Any] | None,
+) -> RunValues:
+    """Check what a run is given, changing nothing.
 
-    def __init__(self, contents: Contents, registers: Registers) -> None:
-        """Take the parts of a device.
+    Args:
+        contents: Knows which inputs are constants.
+        registers: The device's argins.
+        plan: What the run executes.
+        inputs: Values by name, argins among them.
+        argins: Numbers by the names of argins.
 
-        Args:
-            contents: Knows which inputs are constants.
-            registers: The argins.
-        """
-        self._contents = contents
-        self._registers = registers
-
-    def check(
-        self, plan: RunPlan, inputs: Mapping[str, Any], argins: Mapping[str, Any] | None
-    ) -> RunValues:
-        """Check what a run is given, changing nothing.
-
-        Args:
-            plan: What it executes.
-            inputs: Values by name, argins among them.
-            argins: Numbers by the names of argins.
-
-        Raises:
-            InputError: An input or argin does not exist, or does not fit.
-        """
-        argins, series = argin_series(argins, plan.batches, self._registers)
-        inputs, numbers = self._registers.split(inputs, argins)
-        inputs = self._contents.without_fixed(inputs)
-        return RunValues(check_inputs(plan.specs, inputs), numbers, series)
+    Raises:
+        InputError: An input or argin does not exist, or does not fit.
+    """
+    # Argins first: what they are is known without looking at a single array.
+    argins, series = argin_series(argins, plan.batches, registers)
+    inputs, numbers = registers.split(inputs, argins)
+    return RunValues(check_inputs(plan.specs, contents.without_fixed(inputs)), numbers, series)

@@ -168,7 +168,7 @@ class Contents:
         """Add the model's own defaults for inputs that nobody ever gave.
 
         Args:
-            specs: Of a graph's inputs, in their order.
+            specs: What a graph's inputs must look like, in the graph's order.
             inputs: Checked inputs that the host gives to this run, by name, in that order.
 
         Returns:

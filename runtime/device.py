@@ -12,7 +12,7 @@ from samba_onnx.pef.lifetimes import Occupancy
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import SymbolKind
-from samba_onnx.runtime.admission import Admission, RunValues
+from samba_onnx.runtime.admission import RunValues, check_values
 from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.engine.settings import engine_settings
@@ -22,7 +22,6 @@ from samba_onnx.runtime.inputs import InputSpec, own_copy
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.locking import DeviceLock, Mutex, in_turn, refuse_in_children
 from samba_onnx.runtime.memory import DeviceMemory
-from samba_onnx.runtime.memory_runs import HostTensor, MemoryRun, make_memory_run
 from samba_onnx.runtime.occupancy import occupancy
 from samba_onnx.runtime.plans import RunPlanner
 from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
@@ -112,7 +111,6 @@ class Device:
         parts = self._values, self.memory, self.reductions
         self._contents = Contents(pef, self._values, rdu)
         self._contents.load_stored(self.registers)
-        self._admission = Admission(self._contents, self.registers)
         self._execution = Execution(self._contents, *parts, self.profile if time_sections else None)
         planner = RunPlanner(pef, self.memory, engine, settings, merge=not time_sections, rdu=rdu)
         self.runs = PreparedRuns(planner, *parts, self.ledger)
@@ -270,30 +268,12 @@ class Device:
         with self.lock.mutex:
             return self._run(prepared, inputs, argins)
 
-    def memory_run(
-        self, prepared: PreparedRun, tensors: Mapping[str, tuple[int, HostTensor, Array]]
-    ) -> MemoryRun | None:
-        """Return a run that was just made as one that copies its inputs from the host's memory by address.
-
-        It may be made while the device's lock is held and :meth:`PreparedRuns.ready` returns the prepared run.
-
-        Args:
-            prepared: The run.
-            tensors: Position, tensor and array of the inputs that it was given, by name.
-
-        Returns:
-            None for a run that cannot be replayed, or an array of another type than the device has.
-        """
-        if prepared.replay is None:
-            return None
-        return make_memory_run(prepared.plan, prepared.replay, self.memory, self.registers, tensors)
-
     def _run(
         self, prepared: PreparedRun, inputs: Mapping[str, Any], argins: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         """Make a prepared run: what it is given is checked, and what its plan proves unchanged is skipped."""
         self.runs.check_open()
-        values = self._admission.check(prepared.plan, inputs, argins)
+        values = check_values(self._contents, self.registers, prepared.plan, inputs, argins)
         replay = prepared.replay
         # Asked now: code of the user's that numpy makes arrays of may run the device, too.
         if (

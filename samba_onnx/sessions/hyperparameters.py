@@ -164,13 +164,10 @@ class Hyperparameters:
         is_kept = hyperparameters is self._kept
         values = self.values if is_kept else {**self.values, **hyperparameters}
         derived = self._optimizers.argins(hyperparameters, step, batches)
+        # The same objects as in the run before, of which this was found out then.
         if is_kept and derived is self._complete:
             return derived
-        if (
-            not (self.rate_names or self.seed_names or self.rounding_names)
-            and values.keys().isdisjoint(derived)
-            and derived.keys() <= self._argins.keys()
-        ):
+        if self._is_all(derived, values):
             self._complete = derived if is_kept else None
             return derived
         # Groups in which no parameter is trained have scalars, and the program has no argins for them.
@@ -186,6 +183,14 @@ class Hyperparameters:
         for name in filter(forward.__contains__, self.seed_names):
             chosen[name] = self._seed(name, values, batches, replica)
         return chosen | self._rounding_seeds(values, bool(forward), step, batches, replica)
+
+    def _is_all(self, derived: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+        """Return whether the optimizers' scalars are all that a run sends, and none is set by its own name."""
+        return (
+            not (self.rate_names or self.seed_names or self.rounding_names)
+            and values.keys().isdisjoint(derived)
+            and derived.keys() <= self._argins.keys()
+        )
 
     def _rate(self, name: str, values: Mapping[str, HyperparameterValue]) -> float:
         """Return the rate of a dropout: its own, that of all dropouts, or the one that was compiled."""

@@ -56,6 +56,7 @@ class RunArguments:
     @property
     def is_plain(self) -> bool:
         """Whether a run that differs in values only may be repeated: no part of the schedule, and nothing to look at."""
+        # By identity: an empty list of ids that a program made is read as all sections by the device only.
         return (
             self.section_ids is ALL_SECTIONS
             and not self.detect_anomaly

@@ -217,8 +217,10 @@ class Runner:
     ) -> _Outputs | None:
         """Make a run that has a shortcut; None, and nothing was done, if there is none or it does not fit."""
         loaded = self._program.device
+        # The events that a profiler measures are those of the long way.
         if loaded is None or self._profiler.active:
             return None
+        # One turn: until the run is over, no other thread may move what was found in its place.
         with loaded.lock.mutex:
             prepared = loaded.runs.ready(request)
             if prepared is None or prepared.shortcut is None:
@@ -227,6 +229,7 @@ class Runner:
             sources = shortcut.sources(inputs, list(map(_MARKS, outputs)))
             if sources is None:
                 return None
+            # Only now: the long way looks at the model, too, and each warning is said once.
             self._look_at_model(prepared.plan)
             if not (numbers or shortcut.is_noted):
                 return shortcut.run(sources)

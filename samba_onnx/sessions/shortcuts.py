@@ -114,7 +114,7 @@ def make_shortcut(
             name: (place, tensor, to_array(tensor))
             for place, (name, tensor) in enumerate(zip(names, tensors, strict=True))
         }
-        memory_run = device.memory_run(prepared, given)
+        memory_run = device.runs.from_memory(prepared, device.registers, given)
     if memory_run is None:
         return None
     marks = tuple(output._marks for output in outputs)

@@ -89,6 +89,7 @@ class RunCalls(SessionParts):
             AnomalyError: ``detect_anomaly`` found something; names the first section and value.
             ExecutionError: An operator failed.
         """
+        # Before a record is made of the arguments, which takes as long as a small model: most runs were made before.
         if (
             not data_parallel
             and data_parallel_mode == "normal"
