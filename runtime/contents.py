@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from samba_onnx.errors import ScheduleError, UsageError
@@ -151,21 +151,39 @@ class Contents:
                 f"{symbol.kind.words} {symbol.name!r} has no value: give it to load() first"
             )
 
-    def with_defaults(self, names: Sequence[str], inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Add the model's own defaults for inputs that nobody ever gave, and drop those that are constants.
+    def without_fixed(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Drop inputs that are constants.
 
         Args:
-            names: Names of a graph's inputs.
-            inputs: Inputs that the host gives to this run, by name.
+            inputs: Inputs that the host gives to a run, by name.
 
         Raises:
             InputError: One was fixed as a constant of another value.
         """
-        inputs = without_fixed(self._fixed, inputs)
-        missing = [name for name in names if name not in inputs and not self._values.has(name)]
+        return without_fixed(self._fixed, inputs)
+
+    def with_defaults(
+        self, specs: Mapping[str, InputSpec], inputs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Add the model's own defaults for inputs that nobody ever gave.
+
+        Args:
+            specs: What a graph's inputs must look like, in the graph's order.
+            inputs: Checked inputs that the host gives to this run, by name, in that order.
+
+        Returns:
+            All of them, in that order.
+        """
+        missing = [name for name in specs if name not in inputs and not self._values.has(name)]
         # From the second run on the value of before is there, and no default is copied again.
         defaults = {name: self._pef.weight(name) for name in missing if self._symbols[name].stored}
-        return {**defaults, **inputs}
+        if not defaults:
+            return inputs
+        return {
+            name: inputs[name] if name in inputs else spec.check(defaults[name])
+            for name, spec in specs.items()
+            if name in inputs or name in defaults
+        }
 
     def read_constant(self, name: str) -> Array:
         """Copy what sections have inside from the device; an ``explicit`` transfer.

@@ -12,16 +12,16 @@ from samba_onnx.pef.lifetimes import Occupancy
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.pef.reader import Pef
 from samba_onnx.program.kinds import SymbolKind
+from samba_onnx.runtime.admission import RunValues, check_values
 from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.engine.settings import engine_settings
 from samba_onnx.runtime.exchanges import Rdu
 from samba_onnx.runtime.execution import Execution
-from samba_onnx.runtime.inputs import InputSpec, check_inputs, own_copy
+from samba_onnx.runtime.inputs import InputSpec, own_copy
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.locking import DeviceLock, Mutex, in_turn, refuse_in_children
 from samba_onnx.runtime.memory import DeviceMemory
-from samba_onnx.runtime.mini_batches import argin_series
 from samba_onnx.runtime.occupancy import occupancy
 from samba_onnx.runtime.plans import RunPlanner
 from samba_onnx.runtime.prepared import PreparedRun, PreparedRuns
@@ -271,45 +271,40 @@ class Device:
     def _run(
         self, prepared: PreparedRun, inputs: Mapping[str, Any], argins: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        """Make a prepared run in the shortest way that there is now."""
-        replay, state = prepared.replay, prepared.state
-        if replay is not None:
-            if argins:
-                inputs, argins = self.registers.split(inputs, argins)
-            if len(inputs) == len(replay.inputs):
-                arrays = replay.check(inputs)
-                # Asked now: code of the user's that numpy makes arrays of may run the device, too.
-                if state is self._values.state:
-                    self.registers.set(argins or {})
-                    return replay.run(arrays)
-        runs, state = self._open(), self._values.state
-        names, results = self._execute(prepared, inputs, argins)
-        runs.keep(prepared, names, state)
-        return results
+        """Make a prepared run: what it is given is checked, and what its plan proves unchanged is skipped."""
+        self.runs.check_open()
+        values = check_values(self._contents, self.registers, prepared.plan, inputs, argins)
+        replay = prepared.replay
+        # Asked now: code of the user's that numpy makes arrays of may run the device, too.
+        if (
+            replay is not None
+            and prepared.state is self._values.state
+            and replay.inputs == tuple(values.inputs)
+        ):
+            self.registers.set(values.argins)
+            return replay.run(values.inputs.values())
+        return self._execute(prepared, values)
 
-    def _execute(
-        self, prepared: PreparedRun, inputs: Mapping[str, Any], argins: Mapping[str, Any] | None
-    ) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """Make a run the long way; return the names of its inputs, and the results."""
+    def _execute(self, prepared: PreparedRun, values: RunValues) -> dict[str, Any]:
+        """Make a run of which nothing is known yet, and keep it for the next time."""
+        runs, state = self._open(), self._values.state
         plan, names = prepared.plan, prepared.outputs
-        argins, series = argin_series(argins, plan.batches, self.registers)
-        inputs, registers = self.registers.split(inputs, argins)
-        inputs = self._contents.with_defaults(plan.schedule.graph.inputs, inputs)
-        checked = check_inputs(plan.specs, inputs)
-        plan.check_available(self._values, names, checked)
+        inputs = self._contents.with_defaults(plan.specs, values.inputs)
+        plan.check_available(self._values, names, inputs)
         self.reductions.admit(plan.reductions, prepared.request.reduction)
         self.ledger.begin_run()
-        self.registers.set(registers)
-        for name, value in checked.items():
+        self.registers.set(values.argins)
+        for name, value in inputs.items():
             self._execution.take_input(plan.schedule, name, value)
         try:
-            self._execution.execute_all(plan, series, self.registers, prepared.request)
+            self._execution.execute_all(plan, values.series, self.registers, prepared.request)
             self._join_verification()
             results = {name: self._execution.fetch(plan, name) for name in names}
         finally:
             self._values.release_host(plan.host_residents)
         self._values.release_host(plan.results if plan.whole else ())
-        return tuple(checked), results
+        runs.keep(prepared, tuple(inputs), state)
+        return results
 
     @in_turn
     def write(self, symbol: str, array: Array) -> None:

@@ -67,7 +67,8 @@ class InputSpec:
         if self.dtype is None:
             return self._check_container(value)
         # The usual case, for which a run of a few microseconds should not pay.
-        if type(value) is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
+        # The very same dtype is what most arrays have, and quicker to see than an equal one.
+        if type(value) is np.ndarray and value.dtype is self.dtype and value.shape == self.shape:
             array = value
         else:
             array = self._check_tensor(value)

@@ -70,6 +70,23 @@ class RunPlan:
         """The graph's inputs, in order."""
         return self.schedule.specs
 
+    # Asked in every run, and found once: to look an enumeration's member up takes as long as a small copy.
+
+    @functools.cached_property
+    def goes_forward(self) -> bool:
+        """Whether it executes forward sections."""
+        return SectionType.FWD in self.section_types
+
+    @functools.cached_property
+    def goes_backward(self) -> bool:
+        """Whether it executes backward sections."""
+        return SectionType.BCKWD in self.section_types
+
+    @functools.cached_property
+    def updates(self) -> bool:
+        """Whether it executes sections of optimizers."""
+        return SectionType.OPT in self.section_types
+
     @functools.cached_property
     def host_residents(self) -> frozenset[str]:
         """Residents that fallbacks read or write, of which the host keeps no copy after a run."""

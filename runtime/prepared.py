@@ -15,15 +15,18 @@ do for one of these reasons, all of which are dealt with here:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from samba_onnx.errors import DeviceError
+from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
+from samba_onnx.runtime.memory_runs import HostTensor, MemoryRun, make_memory_run
 from samba_onnx.runtime.plans import RunPlan, RunPlanner
 from samba_onnx.runtime.reductions import Reductions
+from samba_onnx.runtime.registers import Registers
 from samba_onnx.runtime.replay import Replay, make_replay
 from samba_onnx.runtime.requests import RunRequest
 from samba_onnx.runtime.residency import Residency
@@ -153,6 +156,28 @@ class PreparedRuns:
             if len(self._runs) >= _MOST_RUNS:
                 del self._runs[next(iter(self._runs))]
             self._runs[prepared.request] = prepared
+
+    def from_memory(
+        self,
+        prepared: PreparedRun,
+        registers: Registers,
+        tensors: Mapping[str, tuple[int, HostTensor, Array]],
+    ) -> MemoryRun | None:
+        """Return a run that was just made as one whose inputs are copied from the host's memory by address.
+
+        It may be made while the device's lock is held and :meth:`ready` returns the prepared run.
+
+        Args:
+            prepared: The run.
+            registers: The device's argins.
+            tensors: Position, tensor and array of the inputs that it was given, by name.
+
+        Returns:
+            None for a run that cannot be replayed, or an array of another type than the device has.
+        """
+        if prepared.replay is None:
+            return None
+        return make_memory_run(prepared.plan, prepared.replay, self._memory, registers, tensors)
 
     def host_wrote(self, names: Collection[str]) -> None:
         """Note that the host gave symbols new values.

@@ -137,8 +137,8 @@ class Registers:
             InputError: An argin does not exist, is given twice, or does not fit.
         """
         numbers = dict(argins) if argins else {}
-        among = [name for name in inputs if name in self._registers]
-        if among:
+        if not self._registers.keys().isdisjoint(inputs):
+            among = [name for name in inputs if name in self._registers]
             twice = next((name for name in among if name in numbers), None)
             if twice is not None:
                 raise InputError(f"argin {twice!r} is given twice: as an input and as an argin")

@@ -6,24 +6,19 @@ outputs, and on where every value is. While none of these changes, a run need no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
-from samba_onnx.errors import InputError
 from samba_onnx.pef.manifest import Cause, Transfer
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.engine.steps import DeviceStep
-from samba_onnx.runtime.inputs import InputSpec
 from samba_onnx.runtime.ledger import Ledger
 from samba_onnx.runtime.memory import DeviceMemory
 from samba_onnx.runtime.plans import RunPlan
 from samba_onnx.runtime.reducing import GradientReduction
 from samba_onnx.runtime.reductions import Reductions
 
-_ARRAY = np.ndarray
 _BETWEEN: Final = frozenset({Cause.REDUCE, Cause.COLLECTIVE})
 """Causes of copies between RDUs, which come and go as steps do."""
 
@@ -32,8 +27,8 @@ _BETWEEN: Final = frozenset({Cause.REDUCE, Cause.COLLECTIVE})
 class Replay:
     """Copies and steps of a run whose inputs all go to the device and whose outputs all come from it."""
 
-    inputs: tuple[tuple[str, np.dtype[Any] | None, Any, InputSpec], ...]
-    """Name, dtype and shape of each, taken out of its specification."""
+    inputs: tuple[str, ...]
+    """Names, in the order of the graph's inputs."""
     places: tuple[Callable[[Array], None], ...]
     """Copy the inputs to the device, in the same order."""
     steps: tuple[Callable[[], None], ...]
@@ -43,37 +38,11 @@ class Replay:
     """The ledger's records of the run, uploads first."""
     ledger: Ledger
 
-    def check(self, values: Mapping[str, Any]) -> list[Any]:
-        """Return the arrays to copy, in the replay's order.
-
-        Args:
-            values: The user's values, which have the replay's names.
-
-        Raises:
-            InputError: A value does not fit, or is missing.
-        """
-        arrays = []
-        for name, dtype, shape, spec in self.inputs:
-            try:
-                value = values[name]
-            except KeyError:
-                raise InputError(
-                    f"input {name!r} was not given; the run was prepared for {spec} of that name"
-                ) from None
-            # The very same dtype is the usual case, and quicker to see than an equal one.
-            if type(value) is not _ARRAY or value.dtype is not dtype or value.shape != shape:
-                value = spec.check(value)
-            else:
-                for each in spec.index_checks:
-                    each.check(value)
-            arrays.append(value)
-        return arrays
-
-    def run(self, arrays: Sequence[Any]) -> dict[str, Any]:
+    def run(self, arrays: Iterable[Any]) -> dict[str, Any]:
         """Copy, execute and copy back.
 
         Args:
-            arrays: From :meth:`check`.
+            arrays: Checked, in the order of ``inputs``.
 
         Returns:
             Fresh host arrays by name.
@@ -141,9 +110,8 @@ def make_replay(
         if not plan.reductions.is_fixed:
             return None
         executed = reductions.interleaved(executed, plan.reductions, reduction)
-    specs = [plan.specs[name] for name in inputs]
     return Replay(
-        tuple((spec.name, spec.dtype, spec.shape, spec) for spec in specs),
+        tuple(inputs),
         tuple(memory.tensor(name).storing() for name in inputs),
         tuple(executed),
         tuple((name, memory.tensor(name).loading()) for name in outputs),

@@ -38,7 +38,6 @@ LONG_FUNCTIONS = {
     "samba_onnx/sessions/calls/compilation.py:compile",
     "samba_onnx/sessions/calls/runs.py:run",
     "samba_onnx/sessions/compiler.py:compile",
-    "samba_onnx/sessions/runner.py:run",
     "samba_onnx/utils/measuring.py:measure_performance",
     "samba_onnx/utils/tracing.py:trace_graph",
     # To be made smaller.

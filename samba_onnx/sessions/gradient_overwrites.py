@@ -40,11 +40,11 @@ class GradientOverwrites:
         """
         # A step alone reads the gradients that a backward left, so that the next backward
         # overwrites nothing that is still needed.
-        if not self._is_watching or SectionType.BCKWD not in plan.section_types:
-            if SectionType.OPT in plan.section_types:
+        if not self._is_watching or not plan.goes_backward:
+            if plan.updates:
                 self._unread.clear()
             return
-        steps = SectionType.OPT in plan.section_types
+        steps = plan.updates
         if steps and not self._unread:
             return  # A whole training step, as most runs are.
         written = self._gradients & plan.written

@@ -59,6 +59,8 @@ class Hyperparameters:
         self._checked: Mapping[str, HyperparameterValue] = {}
         self._kept: Mapping[str, HyperparameterValue] = {}
         """The hyperparameters that persist since the last run."""
+        self._complete: Mapping[str, Any] | None = None
+        """Scalars of the optimizers that were found to be all that runs send with these hyperparameters."""
         self._told: set[str] = set()
         """Keys of which was said that they have no effect."""
         if self.rounding_names:
@@ -162,11 +164,11 @@ class Hyperparameters:
         is_kept = hyperparameters is self._kept
         values = self.values if is_kept else {**self.values, **hyperparameters}
         derived = self._optimizers.argins(hyperparameters, step, batches)
-        if (
-            not (self.rate_names or self.seed_names or self.rounding_names)
-            and values.keys().isdisjoint(derived)
-            and derived.keys() <= self._argins.keys()
-        ):
+        # The same objects as in the run before, of which this was found out then.
+        if is_kept and derived is self._complete:
+            return derived
+        if self._is_all(derived, values):
+            self._complete = derived if is_kept else None
             return derived
         # Groups in which no parameter is trained have scalars, and the program has no argins for them.
         chosen: dict[str, float | list[float]] = {
@@ -181,6 +183,14 @@ class Hyperparameters:
         for name in filter(forward.__contains__, self.seed_names):
             chosen[name] = self._seed(name, values, batches, replica)
         return chosen | self._rounding_seeds(values, bool(forward), step, batches, replica)
+
+    def _is_all(self, derived: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+        """Return whether the optimizers' scalars are all that a run sends, and none is set by its own name."""
+        return (
+            not (self.rate_names or self.seed_names or self.rounding_names)
+            and values.keys().isdisjoint(derived)
+            and derived.keys() <= self._argins.keys()
+        )
 
     def _rate(self, name: str, values: Mapping[str, HyperparameterValue]) -> float:
         """Return the rate of a dropout: its own, that of all dropouts, or the one that was compiled."""
@@ -258,6 +268,7 @@ class Hyperparameters:
         if hyperparameters is not self._kept:
             self.values.update(hyperparameters)
             self._kept = hyperparameters
+            self._complete = None
         # Only here: a run that failed leaves settings and counts as they were.
         self._optimizers.keep()
         self._runs += forward * (batches or 1)

@@ -55,6 +55,8 @@ class OptimizerSteps:
         pairs = zip(optimizers, records, strict=bool(optimizers))
         self._settings = tuple(HostSettings(one, record) for one, record in pairs)
         self._counts = self._known_counts() or [(0,) * len(record.groups) for record in records]
+        self._uncounted: Sequence[OptimizerRecord] | None = None
+        """Records by which a step was found to count nothing."""
         self._rounds = False
         self._rounded = [0] * len(self._records)
         """Steps of SGD that rounded at random, of each optimizer, where none is on the host."""
@@ -146,18 +148,25 @@ class OptimizerSteps:
         Args:
             steps: How many.
         """
-        after = self._counts
-        for _ in range(steps):
-            after = list(map(steps_after, self._records, after))
-        if after != self._counts:
-            self._counts = after
-            for optimizer, counts in zip(self._optimizers, after, strict=False):
-                setattr(optimizer, _COUNTS, counts)
+        # SGD without momentum counts no steps, now as before, as long as its hyperparameters stay.
+        if self._records is not self._uncounted:
+            self._count(steps)
         # Only where something rounds at random: a plain SGD has no count to keep.
         if self._rounds:
             self._set_rounded([count + steps for count in self.rounded])
         for settings in self._settings:
             settings.stepped()
+
+    def _count(self, steps: int) -> None:
+        after = self._counts
+        for _ in range(steps):
+            after = list(map(steps_after, self._records, after))
+        if after == self._counts:
+            self._uncounted = self._records
+            return
+        self._counts = after
+        for optimizer, counts in zip(self._optimizers, after, strict=False):
+            setattr(optimizer, _COUNTS, counts)
 
     def count_roundings(self) -> None:
         """Count steps of SGD, too: the program rounds at random, by other seeds in every step."""

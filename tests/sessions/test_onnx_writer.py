@@ -12,6 +12,7 @@ import samba_onnx as samba
 from samba_onnx.errors import UsageError
 from samba_onnx.sessions.data_parallel import DataParallel
 from samba_onnx.sessions.onnx_writer import OnnxWriter
+from samba_onnx.sessions.run_arguments import RunArguments
 from samba_onnx.sessions.runner import Runner
 from samba_onnx.sessions.traced_state import TracedState
 from tests.importing.building import ramp
@@ -34,7 +35,8 @@ def test_the_device_has_the_weights_of_what_was_traced(parts: Parts, tmp_path: P
     path = samba.session.compile(model, (x, label), optimizer, output=tmp_path / "m.pef")
     parts.tracer.trace(model, (x, label), optimizer, pef=path)
     parallel = DataParallel(parts.program)
-    Runner(parts.program, parts.state, parts.profiler, parallel).run({"x": x, "label": label}, ())
+    runner = Runner(parts.program, parts.state, parts.profiler, parallel)
+    runner.run(RunArguments({"x": x, "label": label}, ()))
     device = parts.program.required_device()
     device.write("b", -ramp(3))
     trained = OnnxWriter(parts.state).to_onnx(model)

@@ -10,6 +10,7 @@ from samba_onnx.errors import InputError, NotTracedError, ScheduleError, UsageEr
 from samba_onnx.runtime.requests import run_request
 from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.data_parallel import DataParallel
+from samba_onnx.sessions.run_arguments import RunArguments
 from samba_onnx.sessions.runner import Runner
 from samba_onnx.sessions.shortcuts import Shortcut
 from tests.sessions.conftest import Compiled, Parts
@@ -217,11 +218,11 @@ def test_hyperparameters_that_a_program_lacks_are_ignored(
 def test_a_runner_needs_no_session(parts: Parts, compiled: Compiled) -> None:
     runner = Runner(parts.program, parts.state, parts.profiler, DataParallel(parts.program))
     with pytest.raises(NotTracedError, match="no PEF"):
-        runner.run(compiled.inputs, ())
+        runner.run(RunArguments(compiled.inputs, ()))
     outputs = parts.tracer.trace(compiled.model, compiled.inputs, pef=compiled.path)
     for _ in range(4):
         inputs = draw(compiled)
-        check(runner.run(inputs, outputs), compiled.expected(*inputs))
+        check(runner.run(RunArguments(inputs, outputs)), compiled.expected(*inputs))
     (number,) = {call.stage for call in parts.program.manifest.graphs[0].calls}
     for options in (
         {"section_ids": number},
@@ -230,10 +231,10 @@ def test_a_runner_needs_no_session(parts: Parts, compiled: Compiled) -> None:
         {"section_types": None},
     ):
         inputs = draw(compiled)
-        check(runner.run(inputs, outputs, **options), compiled.expected(*inputs))
+        check(runner.run(RunArguments(inputs, outputs, **options)), compiled.expected(*inputs))
     # The number 0 is a section, not the wish for all.
     with pytest.raises(ScheduleError, match="no call"):
-        runner.run(inputs, outputs, section_ids=0, until_call=0)
+        runner.run(RunArguments(inputs, outputs, section_ids=0, until_call=0))
 
 
 def test_shortcuts_hang_on_the_prepared_runs_of_the_device(
@@ -246,30 +247,30 @@ def test_shortcuts_hang_on_the_prepared_runs_of_the_device(
     runs = parts.program.required_device().runs
     assert runs.ready(request) is None
     for _ in range(2):
-        runner.run(list(draw(compiled)), outputs)
+        runner.run(RunArguments(list(draw(compiled)), outputs))
     prepared = runs.ready(request)
     assert prepared is not None
     shortcut = prepared.shortcut
     assert isinstance(shortcut, Shortcut)
     inputs = list(draw(compiled))
-    check(runner.run(inputs, outputs), compiled.expected(*inputs))
+    check(runner.run(RunArguments(inputs, outputs)), compiled.expected(*inputs))
     # The section 0 alone is another run.
     count = len(runs)
-    check(runner.run(inputs, outputs, section_ids=0), compiled.expected(*inputs))
+    check(runner.run(RunArguments(inputs, outputs, section_ids=0)), compiled.expected(*inputs))
     assert len(runs) == count + 1
     # Marks that changed are those of the result.
     outputs[0].sn_region_name = "elsewhere"
-    results = runner.run(inputs, outputs)
+    results = runner.run(RunArguments(inputs, outputs))
     assert results[0].sn_region_name == "elsewhere"
     outputs[0].sn_region_name = outputs[0].sn_name
     # Profiling takes the long way.
     parts.profiler.start_profile()
-    runner.run(inputs, outputs)
+    runner.run(RunArguments(inputs, outputs))
     assert parts.profiler.names() == ("PyRT_RUN", "SAMBA_SESSION_RUN")
     parts.profiler.stop_profile()
     # Another place of values, another replay: its shortcut is made anew.
     parts.program.required_device().write("features", inputs[0].torch().numpy())
     assert runs.ready(request) is None
     for _ in range(2):
-        check(runner.run(inputs, outputs), compiled.expected(*inputs))
+        check(runner.run(RunArguments(inputs, outputs)), compiled.expected(*inputs))
     assert prepared.shortcut is not shortcut

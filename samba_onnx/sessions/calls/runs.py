@@ -10,6 +10,7 @@ import torch
 from samba_onnx.runtime.selection import SectionIds
 from samba_onnx.sessions.calls.parts import SessionParts
 from samba_onnx.sessions.hyperparameters import NO_NUMBERS
+from samba_onnx.sessions.run_arguments import ALL_SECTIONS, RunArguments
 from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import SambaTensor
 
@@ -26,7 +27,7 @@ class RunCalls(SessionParts):
         hyperparam_dict: Any = NO_NUMBERS,
         data_parallel: Any = False,
         reduce_on_rdu: bool = False,
-        section_ids: SectionIds = (),
+        section_ids: SectionIds = ALL_SECTIONS,
         section_types: Sequence[str] = (),
         run_until_call_id: int | None = None,
         run_from_call_id: int | None = None,
@@ -88,22 +89,38 @@ class RunCalls(SessionParts):
             AnomalyError: ``detect_anomaly`` found something; names the first section and value.
             ExecutionError: An operator failed.
         """
-        return self._runner.run(
-            input_tensors,
-            output_tensors,
-            hyperparam_dict,
-            data_parallel,
-            reduce_on_rdu,
-            section_ids,
-            section_types,
-            run_until_call_id,
-            run_from_call_id,
-            data_parallel_mode,
-            train,
-            graph_name,
-            grad_of_outputs,
-            detect_anomaly,
+        # Before a record is made of the arguments, which takes as long as a small model: most runs were made before.
+        if (
+            not data_parallel
+            and data_parallel_mode == "normal"
+            and section_ids is ALL_SECTIONS
+            and not detect_anomaly
+            and grad_of_outputs is None
+            and run_until_call_id is None
+            and run_from_call_id is None
+        ):
+            results = self._runner.repeat(
+                input_tensors, output_tensors, hyperparam_dict, section_types, train, graph_name
+            )
+            if results is not None:
+                return results
+        arguments = RunArguments(
+            inputs=input_tensors,
+            outputs=output_tensors,
+            numbers=hyperparam_dict,
+            data_parallel=data_parallel,
+            reduce_on_rdu=reduce_on_rdu,
+            data_parallel_mode=data_parallel_mode,
+            section_ids=section_ids,
+            section_types=section_types,
+            from_call=run_from_call_id,
+            until_call=run_until_call_id,
+            train=train,
+            graph_name=graph_name,
+            output_grads=grad_of_outputs,
+            detect_anomaly=detect_anomaly,
         )
+        return self._runner.run(arguments)
 
     @in_turn
     def reset_random_generator(self) -> None:
