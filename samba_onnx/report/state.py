@@ -46,20 +46,6 @@ class ResidentReport:
     ``device`` (a section computes it, or a gradient is set)."""
 
 
-@record
-class ArginReport:
-    """A scalar that a run may change, and that keeps its value."""
-
-    name: str
-    """Its name."""
-    type: str
-    """ONNX's text form, as ``tensor(float)``."""
-    default: float
-    """Its value until a run changes it."""
-    stages: tuple[int, ...]
-    """Ids of the sections and fallbacks that read it."""
-
-
 def parts(manifest: Manifest) -> tuple[PartReport, ...]:
     """Add sections and fallbacks up by type, in the order of the schedule.
 
@@ -109,18 +95,6 @@ def residents(manifest: Manifest) -> tuple[ResidentReport, ...]:
             symbol.name, symbol.kind, symbol.type, symbol.shape, symbol.bytes, symbol.region, source
         )
     return tuple(rows.values())
-
-
-def argins(manifest: Manifest) -> tuple[ArginReport, ...]:
-    """Return the scalars that a run may change.
-
-    Args:
-        manifest: A PEF's manifest.
-    """
-    return tuple(
-        ArginReport(argin.name, argin.type, argin.default, argin.stages)
-        for argin in manifest.argins
-    )
 
 
 def regions(manifest: Manifest) -> tuple[RegionReport, ...]:

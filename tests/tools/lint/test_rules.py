@@ -13,7 +13,7 @@ from samba_onnx.tools.lint.source import SourceFile
 def found(text: str, target: str = "sn40l") -> list[str]:
     """Return the ids of what is found in a program of one file."""
     source = SourceFile("program.py", text.encode())
-    return [finding.rule.id for finding in lint_files([source], target)]
+    return [finding.rule for finding in lint_files([source], target)]
 
 
 @pytest.mark.parametrize("name", RULES)
