@@ -209,7 +209,16 @@ class PlannedChooser:
     def records(self) -> tuple[LegalisedRule, ...]:
         """What each rule brought, and what it left, in the order of their names."""
         kept = {record.rule: record for record in (*self._brought, *self._narrow)}
-        empty = LegalisedRule("", self.graph, (), {}, (), 0, 0, 0.0)
+        empty = LegalisedRule(
+            rule="",
+            graph=self.graph,
+            nodes=(),
+            operators={},
+            left=(),
+            transfers=0,
+            bytes=0,
+            seconds=0.0,
+        )
         return tuple(
             replace(kept.get(name, empty), rule=name, refused=self._refused.get(name, {}))
             for name in sorted(kept.keys() | self._refused.keys())

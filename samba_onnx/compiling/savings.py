@@ -47,7 +47,13 @@ def graph_changes(
         where there are none, or where shapes are not known.
     """
     graph = PlacedGraph(
-        name, joined.model, joined.placement, joined.roles, machine, pinned, optimal
+        name=name,
+        model=joined.model,
+        placement=joined.placement,
+        roles=joined.roles,
+        machine=machine,
+        pinned=pinned,
+        optimal=optimal,
     )
     return changes(graph, _adviser(rules, options))
 

@@ -53,7 +53,6 @@ from samba_onnx.report.records import (
     ValueReport,
     record,
 )
-from samba_onnx.report.run import total_transfers
 from samba_onnx.report.sizes import fixed_inputs, run_graphs
 from samba_onnx.report.state import (
     PartReport,
@@ -63,6 +62,7 @@ from samba_onnx.report.state import (
     residents,
 )
 from samba_onnx.report.times import ModelledTime, modelled_time
+from samba_onnx.report.transfer_totals import total_transfers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -271,13 +271,13 @@ def _fallbacks(fallbacks: Iterable[Fallback]) -> tuple[FallbackReport, ...]:
         for node in fallback.reasons:
             operator = _operator(node)
             line = FallbackNodeReport(
-                node.name,
-                operator,
-                node.reason,
-                fallback.id,
-                node.location,
-                node.supported,
-                node.at_load,
+                name=node.name,
+                operator=operator,
+                reason=node.reason,
+                stage=fallback.id,
+                location=node.location,
+                supported=node.supported,
+                at_load=node.at_load,
             )
             # What is wrong with a model's shapes is wrong with many operators at once.
             kind = "" if node.code in _SHAPE_CODES else operator

@@ -92,7 +92,13 @@ def residents(manifest: Manifest) -> tuple[ResidentReport, ...]:
             # A PEF may leave weights out, which whoever runs it loads.
             source = "user" if symbol.stored is None else "pef"
         rows[symbol.region] = ResidentReport(
-            symbol.name, symbol.kind, symbol.type, symbol.shape, symbol.bytes, symbol.region, source
+            name=symbol.name,
+            kind=symbol.kind,
+            type=symbol.type,
+            shape=symbol.shape,
+            bytes=symbol.bytes,
+            region=symbol.region,
+            source=source,
         )
     return tuple(rows.values())
 

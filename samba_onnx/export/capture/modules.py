@@ -348,14 +348,14 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         if placeholder.kind is PlaceholderKind.CONSTANT
     }
     return Captured(
-        graph_module,
-        placeholders,
-        tuple(written),
-        MappingProxyType(constants),
-        program.call_spec.out_spec,
-        is_specialised,
-        notes,
-        metadata,
+        graph_module=graph_module,
+        placeholders=placeholders,
+        updates=tuple(written),
+        constants=MappingProxyType(constants),
+        out_spec=program.call_spec.out_spec,
+        is_specialised=is_specialised,
+        notes=notes,
+        metadata=metadata,
     )
 
 
