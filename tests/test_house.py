@@ -63,38 +63,7 @@ SHARED_NAMES: frozenset[str] = frozenset()
 """Public classes whose name stands for two things still."""
 
 MOST_FOLDERS = 2
-SHARED_FILES = frozenset(
-    [
-        "activations",
-        "attention",
-        "changes",
-        "checkpoints",
-        "convolutions",
-        "dtypes",
-        "elementwise",
-        "files",
-        "indexing",
-        "limits",
-        "losses",
-        "modules",
-        "operators",
-        "options",
-        "programs",
-        "promotion",
-        "records",
-        "recurrence",
-        "reductions",
-        "refusals",
-        "resizing",
-        "rewriting",
-        "rules",
-        "sampling",
-        "shapes",
-        "spatial",
-        "units",
-        "values",
-    ]
-)
+SHARED_FILES = frozenset(["options"])
 """Names of files that stand in more folders still: a word that is a file should say which file."""
 
 TELEGRAM = re.compile(r'\s+(\w+: |""")(Of|As of|Those|That|With what|Them)\b')

@@ -28,7 +28,7 @@ from samba_onnx.passes.targets import Support
 from samba_onnx.passes.timing.hosts import host_seconds
 from samba_onnx.passes.timing.node_work import value_bytes
 from samba_onnx.passes.timing.section_terms import section_terms
-from samba_onnx.pef.rewriting import LegalisedRule
+from samba_onnx.pef.rewrite_records import LegalisedRule
 from samba_onnx.program.dataflow import Dataflow, is_weight, name_of, reads
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.minimum_cut import SINK, SOURCE, Network

@@ -29,7 +29,7 @@ from samba_onnx.passes.planning.scheduling import (
     run_transfers,
     schedule,
 )
-from samba_onnx.passes.planning.spatial import refuse_unless_on_chip, refuse_unless_spatial
+from samba_onnx.passes.planning.spatial_mapping import refuse_unless_on_chip, refuse_unless_spatial
 from samba_onnx.passes.planning.stages import StageInterface, baked, interfaces, on_device
 from samba_onnx.passes.timing.hosts import load_host
 from samba_onnx.passes.timing.launches import SectionDraft, in_programs

@@ -30,13 +30,13 @@ from samba_onnx.passes.planning.plan import GraphPlan, plan
 from samba_onnx.passes.planning.roles import known_at_load
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
-from samba_onnx.passes.sharding.programs import ParallelOptions
+from samba_onnx.passes.sharding.sharded_programs import ParallelOptions
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.timing.hosts import load_host
 from samba_onnx.passes.watching import PassWatch
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Manifest, SourceModel
-from samba_onnx.pef.rewriting import FusionRuleSummary
+from samba_onnx.pef.rewrite_records import FusionRuleSummary
 from samba_onnx.program.dataflow import Dataflow, name_of
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program

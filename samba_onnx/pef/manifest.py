@@ -17,7 +17,7 @@ from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.fixed_inputs import FixedInput
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.original_files import OriginalFile
-from samba_onnx.pef.rewriting import FusionRuleSummary, LegalisedRule, PassSummary
+from samba_onnx.pef.rewrite_records import FusionRuleSummary, LegalisedRule, PassSummary
 from samba_onnx.pef.sharding import Parallelism, Sharded
 from samba_onnx.pef.stage_records import Fallback, FallbackNode, Section, Stage
 from samba_onnx.pef.target_summary import TargetSummary

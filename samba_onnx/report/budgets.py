@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.report.records import MemoryReport, SectionReport
+from samba_onnx.report.report_records import MemoryReport, SectionReport
 from samba_onnx.safety.files import printable
 
 

@@ -16,8 +16,8 @@ from samba_onnx.report.difference import (
     PassChange,
     SectionChange,
 )
-from samba_onnx.report.records import FallbackNodeReport, SectionReport
 from samba_onnx.report.report import Report
+from samba_onnx.report.report_records import FallbackNodeReport, SectionReport
 from samba_onnx.report.units import byte_text, count_text, flop_text, printable, second_text
 
 _NOISE: Final = 1e-12

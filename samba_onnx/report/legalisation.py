@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from samba_onnx.pef.rewriting import LegalisedRule
+from samba_onnx.pef.rewrite_records import LegalisedRule
 from samba_onnx.report.units import byte_text, printable, second_text
 
 if TYPE_CHECKING:

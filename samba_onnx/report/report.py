@@ -24,18 +24,18 @@ from samba_onnx.pef.manifest import (
     Symbol,
     Transfer,
 )
-from samba_onnx.pef.rewriting import LegalisedRule, PassSummary
+from samba_onnx.pef.rewrite_records import LegalisedRule, PassSummary
 from samba_onnx.pef.target_summary import Assumption
 from samba_onnx.report.budgets import memory, section_reports, spatial_notes
-from samba_onnx.report.changes import ChangeReport, change_reports
+from samba_onnx.report.change_reports import ChangeReport, change_reports
 from samba_onnx.report.fitting import FitReport
 from samba_onnx.report.fusion import FusionReport, fusion
 from samba_onnx.report.headline import headline_text
 from samba_onnx.report.layout import CAUSE_ORDER
-from samba_onnx.report.limits import LimitReport
+from samba_onnx.report.limit_report import LimitReport
 from samba_onnx.report.memory_timeline import GraphMemoryReport, memory_timelines
 from samba_onnx.report.parallel import ParallelReport, parallel
-from samba_onnx.report.records import (
+from samba_onnx.report.report_records import (
     SCHEMA_VERSION,
     BoundaryReport,
     CallReport,

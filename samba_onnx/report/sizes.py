@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.manifest import Graph, Manifest
 from samba_onnx.report.layout import some, table, titled
-from samba_onnx.report.records import (
+from samba_onnx.report.report_records import (
     FixedInputReport,
     GraphReport,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.kinds import LOADED_KINDS, SectionType, SymbolKind
-from samba_onnx.report.records import RegionReport, record
+from samba_onnx.report.report_records import RegionReport, record
 
 
 @record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from samba_onnx.pef.manifest import Transfer
-from samba_onnx.report.records import TransferTotal
+from samba_onnx.report.report_records import TransferTotal
 
 
 def total_transfers(transfers: Iterable[Transfer]) -> tuple[TransferTotal, ...]:

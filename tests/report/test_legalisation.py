@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from samba_onnx.pef.rewriting import LegalisedRule
+from samba_onnx.pef.rewrite_records import LegalisedRule
 from samba_onnx.report.legalisation import left_table
 
 

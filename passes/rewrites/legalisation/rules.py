@@ -74,15 +74,7 @@ def narrows(*, name: str, values: str, makes: str, needs: str, numbers: str) -> 
     Returns:
         The name.
     """
-    _RULES[name] = Rule(
-        name=name,
-        operators=(),
-        makes=makes,
-        needs=needs,
-        numbers=numbers,
-        draft=_undrafted,
-        values=values,
-    )
+    _RULES[name] = Rule(name, (), makes, needs, numbers, _undrafted, values=values)
     return name
 
 

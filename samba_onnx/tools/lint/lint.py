@@ -77,7 +77,7 @@ def lint_report(findings: Sequence[Finding], files: int, target: str) -> LintRep
     from samba_onnx.report.units import count_text
     from samba_onnx.tools.lint.findings import Severity
     from samba_onnx.tools.lint.lint_report import LintReport
-    from samba_onnx.tools.lint.rules import RULES
+    from samba_onnx.tools.lint.rule_table import RULES
 
     counts = {
         severity: sum(finding.severity is severity for finding in findings) for severity in Severity

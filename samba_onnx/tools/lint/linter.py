@@ -21,7 +21,7 @@ from samba_onnx.tools.lint.model_checks import MODEL_CHECKS
 from samba_onnx.tools.lint.name_checks import NAME_CHECKS
 from samba_onnx.tools.lint.order_checks import ORDER_CHECKS
 from samba_onnx.tools.lint.program_checks import PROGRAM_CHECKS
-from samba_onnx.tools.lint.rules import RULES
+from samba_onnx.tools.lint.rule_table import RULES
 from samba_onnx.tools.lint.source import SourceFile, read_source, too_deep
 
 CHECKS = (

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from samba_onnx.report.layout import table, titled
-from samba_onnx.report.records import SCHEMA_VERSION, record
+from samba_onnx.report.report_records import SCHEMA_VERSION, record
 from samba_onnx.report.units import byte_text, count_text, second_text
 from samba_onnx.tools.plan.step_model import ScaledStep
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samba_onnx.report.records import SCHEMA_VERSION, TransferTotal, record
+from samba_onnx.report.report_records import SCHEMA_VERSION, TransferTotal, record
 from samba_onnx.report.times import ModelledTime, modelled_time
 from samba_onnx.report.transfer_totals import total_transfers
 from samba_onnx.report.units import byte_text, count_text, printable, second_text

@@ -13,7 +13,7 @@ import pytest
 
 from samba_onnx.pef.changes import Bound
 from samba_onnx.report import Report
-from samba_onnx.report.changes import ChangeReport
+from samba_onnx.report.change_reports import ChangeReport
 from samba_onnx.report.documents import to_json
 from samba_onnx.report.layout import render
 from samba_onnx.tools.survey.survey_report import SurveyReport

@@ -6,7 +6,7 @@ import pytest
 
 from samba_onnx.tools.lint.findings import Severity
 from samba_onnx.tools.lint.linter import lint_files
-from samba_onnx.tools.lint.rules import RULES
+from samba_onnx.tools.lint.rule_table import RULES
 from samba_onnx.tools.lint.source import SourceFile
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samba_onnx.pef.changes import Bound
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.report.records import record
+from samba_onnx.report.report_records import record
 from samba_onnx.report.units import byte_text, count_text, printable, second_text
 
 if TYPE_CHECKING:
