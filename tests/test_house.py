@@ -43,9 +43,7 @@ LONG_FUNCTIONS = {
     # To be made smaller.
     "passes/planning/plan.py:plan",  # half of it says what its arguments are
     "runtime/device.py:run",
-    "samba_onnx/safety/sampling.py:run_sample",
     "samba_onnx/sessions/onnx_modules.py:trained_module",
-    "samba_onnx/comparing/reference_sample.py:make_sample",
 }
 
 MOST_POSITIONAL = 6
