@@ -35,7 +35,7 @@ from samba_onnx.passes.rewrites.refusals import ReasonedPass
 from samba_onnx.passes.rewrites.rewriting import WEIGHT, count_nodes, mark_weights
 from samba_onnx.passes.watching import PassStep, PassWatch
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
-from samba_onnx.pef.rewriting import PassSummary
+from samba_onnx.pef.rewrite_records import PassSummary
 from samba_onnx.program.program import DEFAULT_GRAPH
 
 if TYPE_CHECKING:

@@ -31,7 +31,6 @@ LONG_FUNCTIONS = {
     "samba_onnx/tools/analyze/analyze.py:analyze",
     "samba_onnx/tools/convert/convert.py:convert",
     "samba_onnx/tools/run/run.py:run",
-    "samba_onnx/tools/run/run.py:_report",
     "samba_onnx/tools/train_export/train_export.py:train_export",
     "samba_onnx/tools/verify/verify.py:verify",
     # SambaFlow's functions: their arguments are documented one by one.
@@ -43,47 +42,25 @@ LONG_FUNCTIONS = {
     # To be made smaller.
     "passes/planning/plan.py:plan",  # half of it says what its arguments are
     "runtime/device.py:run",
-    "samba_onnx/safety/sampling.py:run_sample",
     "samba_onnx/sessions/onnx_modules.py:trained_module",
-    "samba_onnx/comparing/reference_sample.py:make_sample",
+}
+
+MOST_POSITIONAL = 6
+BY_POSITION = {
+    # To be given a record, or names.
+    "samba_onnx/sessions/calls/runs.py:self._runner.run",
+    "runtime/engine/lowerings/input_gradients.py:_InputGradient",
+    "runtime/engine/lowerings/weight_gradients.py:WeightGradient",
+    "runtime/prepared.py:make_replay",
+    "runtime/reduction_plans.py:ReductionPlan",
+    "runtime/requests.py:RunRequest",
 }
 
 SHARED_NAMES: frozenset[str] = frozenset()
 """Public classes whose name stands for two things still."""
 
 MOST_FOLDERS = 2
-SHARED_FILES = frozenset(
-    [
-        "activations",
-        "attention",
-        "changes",
-        "checkpoints",
-        "convolutions",
-        "dtypes",
-        "elementwise",
-        "files",
-        "indexing",
-        "limits",
-        "losses",
-        "modules",
-        "operators",
-        "options",
-        "programs",
-        "promotion",
-        "records",
-        "recurrence",
-        "reductions",
-        "refusals",
-        "resizing",
-        "rewriting",
-        "rules",
-        "sampling",
-        "shapes",
-        "spatial",
-        "units",
-        "values",
-    ]
-)
+SHARED_FILES = frozenset(["options"])
 """Names of files that stand in more folders still: a word that is a file should say which file."""
 
 TELEGRAM = re.compile(r'\s+(\w+: |""")(Of|As of|Those|That|With what|Them)\b')
@@ -110,10 +87,16 @@ class Outline:
     """Each function, in whatever it is, with the lines behind its first."""
     public_classes: tuple[str, ...]
     """The public classes that stand in no other and in no function."""
+    classes: tuple[str, ...]
+    """All classes, in whatever they are."""
     imports: tuple[str, ...]
     """The names that it imports from the package, each with its module."""
     without_encoding: tuple[int, ...]
     """The lines that read or write text and leave the encoding to the system."""
+    by_position: tuple[tuple[str, str], ...]
+    """What it calls with many positional arguments, and the module that it is imported from, if any."""
+    counted: tuple[str, ...]
+    """The functions that do not take any number of arguments."""
 
 
 @functools.cache
@@ -131,6 +114,7 @@ def outline(name: str) -> Outline:
             for node in tree.body
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
         ),
+        classes=tuple(node.name for node in nodes if isinstance(node, ast.ClassDef)),
         imports=tuple(
             f"{node.module}.{alias.name}"
             for node in nodes
@@ -140,7 +124,28 @@ def outline(name: str) -> Outline:
         without_encoding=tuple(
             node.lineno for node in nodes if isinstance(node, ast.Call) and _lacks_encoding(node)
         ),
+        by_position=_called_by_position(nodes),
+        counted=tuple(
+            node.name
+            for node in nodes
+            if isinstance(node, ast.FunctionDef) and not node.args.vararg
+        ),
     )
+
+
+def _called_by_position(nodes: list[ast.AST]) -> tuple[tuple[str, str], ...]:
+    modules = {
+        alias.asname or alias.name.partition(".")[0]: getattr(node, "module", alias.name)
+        for node in nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    calls = [
+        ast.unparse(node.func)
+        for node in nodes
+        if isinstance(node, ast.Call) and len(node.args) > MOST_POSITIONAL
+    ]
+    return tuple((call, modules.get(call.partition(".")[0], "")) for call in calls)
 
 
 def public_classes() -> dict[str, list[str]]:
@@ -165,6 +170,28 @@ def test_functions_are_short() -> None:
         if lines >= MOST_FUNCTION_LINES
     }
     assert long_functions == LONG_FUNCTIONS
+
+
+def test_calls_say_what_their_arguments_are() -> None:
+    """Seven values in a row are read by counting; functions that take any number have a list of their like."""
+    ours = {
+        "samba_onnx." + name.removeprefix("samba_onnx/").removesuffix(".py").replace("/", "."): {
+            *outline(name).counted,
+            *outline(name).classes,
+        }
+        for name in sources()
+    }
+    methods = {name for names in ours.values() for name in names} | {"cls"}
+    calls = set()
+    for module, name in zip(ours, sources(), strict=True):
+        for call, home in outline(name).by_position:
+            # An imported name is that of its module, a method may be of any class; others stand in the file.
+            names = methods if "." in call else ours[module]
+            if home:  # a package hands on what its modules define
+                names = ours.get(home, methods if home.startswith("samba_onnx") else set())
+            if call.rpartition(".")[2] in names | {"cls"}:
+                calls.add(f"{name}:{call}")
+    assert calls == BY_POSITION
 
 
 def test_a_file_name_stands_in_two_folders_at_most() -> None:

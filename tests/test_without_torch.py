@@ -24,7 +24,7 @@ def asked_in(module: str, package: str = "torch") -> ModuleNotFoundError:
 @pytest.mark.parametrize(
     ("module", "package", "reason"),
     [
-        ("samba_onnx.export.capture.modules", "torch", "torch is not installed"),
+        ("samba_onnx.export.capture.captured_modules", "torch", "torch is not installed"),
         ("samba_onnx.sessions", "torch._C", "torch is not installed"),
         ("samba_onnx.compiling.torch.porting", "torch", "torch is not installed"),
         ("samba_onnx.compiling.torch_loading", "torch", "torch is not installed"),
@@ -35,7 +35,7 @@ def asked_in(module: str, package: str = "torch") -> ModuleNotFoundError:
         ("samba_onnx.tools.run.run", "torch", ""),
         ("samba_onnx.compiling.compiler", "transformers", ""),
         # What the ONNX half needs:
-        ("samba_onnx.export.capture.modules", "onnx", ""),
+        ("samba_onnx.export.capture.captured_modules", "onnx", ""),
         ("models.llama", "samba_onnx.gone", ""),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from samba_onnx.tools.lint.findings import LintRule
-from samba_onnx.tools.lint.rules import RULES
+from samba_onnx.tools.lint.rule_table import RULES
 
 PAGE = Path(__file__).parents[1] / "lint.md"
 

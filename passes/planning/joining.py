@@ -151,13 +151,13 @@ class _Joiner:
                 supports={n: s for part in parts for n, s in part.placement.supports.items()},
             ),
             roles=Roles(
-                (*inputs, *argins),
-                outputs,
-                residents,
-                frozenset(argins),
-                program.regions,
-                self._changed,
-                program.spatial_batches,
+                inputs=(*inputs, *argins),
+                outputs=outputs,
+                residents=residents,
+                argins=frozenset(argins),
+                regions=program.regions,
+                changed=self._changed,
+                spatial_batches=program.spatial_batches,
             ),
         )
 

@@ -28,7 +28,7 @@ from samba_onnx.passes.targets import Support
 from samba_onnx.passes.timing.hosts import host_seconds
 from samba_onnx.passes.timing.node_work import value_bytes
 from samba_onnx.passes.timing.section_terms import section_terms
-from samba_onnx.pef.rewriting import LegalisedRule
+from samba_onnx.pef.rewrite_records import LegalisedRule
 from samba_onnx.program.dataflow import Dataflow, is_weight, name_of, reads
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.program.minimum_cut import SINK, SOURCE, Network
@@ -209,7 +209,16 @@ class PlannedChooser:
     def records(self) -> tuple[LegalisedRule, ...]:
         """What each rule brought, and what it left, in the order of their names."""
         kept = {record.rule: record for record in (*self._brought, *self._narrow)}
-        empty = LegalisedRule("", self.graph, (), {}, (), 0, 0, 0.0)
+        empty = LegalisedRule(
+            rule="",
+            graph=self.graph,
+            nodes=(),
+            operators={},
+            left=(),
+            transfers=0,
+            bytes=0,
+            seconds=0.0,
+        )
         return tuple(
             replace(kept.get(name, empty), rule=name, refused=self._refused.get(name, {}))
             for name in sorted(kept.keys() | self._refused.keys())

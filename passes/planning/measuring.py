@@ -103,7 +103,7 @@ def _stage(place: int, stage: StageInterface) -> Stage:
     inputs, outputs, weights = (
         tuple(map(name_of, each)) for each in (stage.inputs, stage.outputs, stage.weights)
     )
-    return Stage(place, "", "", "", inputs, outputs, weights, operators={})
+    return Stage(place, "", "", "", inputs, outputs, weights=weights, operators={})
 
 
 def _sections(

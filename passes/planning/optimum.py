@@ -34,8 +34,8 @@ from typing import Final
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import qualified
+from samba_onnx.facts.operator_facts import Randomness
 from samba_onnx.facts.operators import facts
-from samba_onnx.facts.records import Randomness
 from samba_onnx.passes.planning.allocation import off_chip_tiers
 from samba_onnx.passes.planning.cheapest_homes import CutProblem, CutValue, components, value_cost
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules

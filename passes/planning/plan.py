@@ -29,7 +29,7 @@ from samba_onnx.passes.planning.scheduling import (
     run_transfers,
     schedule,
 )
-from samba_onnx.passes.planning.spatial import refuse_unless_on_chip, refuse_unless_spatial
+from samba_onnx.passes.planning.spatial_mapping import refuse_unless_on_chip, refuse_unless_spatial
 from samba_onnx.passes.planning.stages import StageInterface, baked, interfaces, on_device
 from samba_onnx.passes.timing.hosts import load_host
 from samba_onnx.passes.timing.launches import SectionDraft, in_programs
@@ -156,7 +156,15 @@ def plan(
         refuse_unless_on_chip(sections, sum(stays.values()), target.summary)
     constant = baked(stages)
     return GraphPlan(
-        graph=_graph_record(graph_name, roles, stages, calls, kinds, target.summary, earlier),
+        graph=_graph_record(
+            name=graph_name,
+            roles=roles,
+            stages=stages,
+            calls=calls,
+            kinds=kinds,
+            target=target.summary,
+            earlier=earlier,
+        ),
         sections=sections,
         fallbacks=_fallbacks(records, placement, roles, host or load_host()),
         symbols=tuple(

@@ -10,8 +10,8 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from samba_onnx.facts.names import gradient_name
+from samba_onnx.facts.operator_facts import UNKNOWN_WORK, Randomness
 from samba_onnx.facts.operators import facts
-from samba_onnx.facts.records import UNKNOWN_WORK, Randomness
 from samba_onnx.program.dataflow import is_weight, name_of, reads
 from samba_onnx.program.kinds import LOADED_KINDS, SymbolKind
 

@@ -17,10 +17,11 @@ import onnx_ir as ir
 
 from samba_onnx.facts.domains import ALL_GATHER, ALL_REDUCE, SAMBA_DOMAIN
 from samba_onnx.facts.names import GRADIENT
+from samba_onnx.facts.operator_facts import Kind
 from samba_onnx.facts.operators import facts
-from samba_onnx.facts.records import Kind
 from samba_onnx.passes.rewrites.rewriting import inherit
 from samba_onnx.passes.sharding.collectives import CONTENT, RDUS
+from samba_onnx.passes.sharding.cut_values import CutValues, is_float
 from samba_onnx.passes.sharding.cuts import Cut
 from samba_onnx.passes.sharding.layouts import (
     WHOLE,
@@ -29,7 +30,6 @@ from samba_onnx.passes.sharding.layouts import (
     even,
     indices,
 )
-from samba_onnx.passes.sharding.values import CutValues, is_float
 from samba_onnx.pef.sharding import AxisSplit
 from samba_onnx.program.dataflow import each_node, implicit_inputs, name_of, subgraphs
 from samba_onnx.program.kinds import SymbolKind

@@ -8,14 +8,14 @@ from typing import Final
 
 import onnx_ir as ir
 
+from samba_onnx.facts.operator_facts import Kind, Randomness
 from samba_onnx.facts.operators import facts
-from samba_onnx.facts.records import Kind, Randomness
-from samba_onnx.passes.sharding.rules.elementwise import elementwise, per_row
-from samba_onnx.passes.sharding.rules.indexing import gather
 from samba_onnx.passes.sharding.rules.products import gemm, matmul
-from samba_onnx.passes.sharding.rules.reductions import along_axis, normalisation, reduction
 from samba_onnx.passes.sharding.rules.scattering import elements, scatter_nd
-from samba_onnx.passes.sharding.rules.shapes import (
+from samba_onnx.passes.sharding.rules.sharded_elementwise import elementwise, per_row
+from samba_onnx.passes.sharding.rules.sharded_indexing import gather
+from samba_onnx.passes.sharding.rules.sharded_reductions import along_axis, normalisation, reduction
+from samba_onnx.passes.sharding.rules.sharded_shapes import (
     concat,
     expand,
     pad,

@@ -11,10 +11,10 @@ from samba_onnx.passes.targets.describe import (
     describe_operands,
     describe_types,
 )
-from samba_onnx.passes.targets.files import available_targets
 from samba_onnx.passes.targets.markdown import operator_table_markdown
 from samba_onnx.passes.targets.rows import OperandLimits, OperatorRow, Status, UnsupportedRow
 from samba_onnx.passes.targets.target import Support, Target, load_target
+from samba_onnx.passes.targets.target_files import available_targets
 
 __all__ = [
     "LOOPING",

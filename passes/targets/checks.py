@@ -9,7 +9,7 @@ import onnx_ir as ir
 from samba_onnx.passes.targets.constants import constant_tensor
 from samba_onnx.passes.targets.describe import describe_rule, type_names
 from samba_onnx.passes.targets.dimensions import dimension_hint
-from samba_onnx.passes.targets.limits import LIMITS
+from samba_onnx.passes.targets.named_limits import LIMITS
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.passes.targets.rows import DTYPE_NAMES, OperandLimits, OperatorRow, Status
 from samba_onnx.passes.targets.schema import NumberRange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from samba_onnx.passes.targets.limits import LIMITS
+from samba_onnx.passes.targets.named_limits import LIMITS
 from samba_onnx.passes.targets.rows import (
     DTYPE_NAMES,
     OperandLimits,

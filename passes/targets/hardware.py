@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from samba_onnx.passes.targets.files import TargetProfile
 from samba_onnx.passes.targets.schema import Ability, Figure, HardwareFile, TimingFile
+from samba_onnx.passes.targets.target_files import TargetProfile
 from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier, TimingFigures
 
 TIERS: tuple[Literal["sram", "hbm", "ddr"], ...] = ("sram", "hbm", "ddr")

@@ -1,7 +1,7 @@
 """The shape of a target file, checked by pydantic: every key is known or refused.
 
 A file may leave out whatever its base (``extends``) states; whether the whole is complete is
-checked after merging (:mod:`samba_onnx.passes.targets.files`).
+checked after merging (:mod:`samba_onnx.passes.targets.target_files`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from samba_onnx.facts.dtypes import plain_name
 from samba_onnx.facts.figures import LARGEST, LARGEST_WHOLE, SMALLEST
-from samba_onnx.passes.targets.limits import LIMITS
+from samba_onnx.passes.targets.named_limits import LIMITS
 from samba_onnx.passes.targets.reasons import ReasonCode
 
 DTYPES: dict[str, ir.DataType] = {
@@ -101,7 +101,7 @@ class RowFile(TypeLists):
     absent: list[str] = []
     """Optional operands that the device does not take."""
     limits: list[str] = []
-    """Further limits, by their names in :mod:`samba_onnx.passes.targets.limits`."""
+    """Further limits, by their names in :mod:`samba_onnx.passes.targets.named_limits`."""
     source: Text = ""
     """Where the evidence comes from."""
 

@@ -16,7 +16,6 @@ from samba_onnx.facts.domains import normal_domain, qualified
 from samba_onnx.passes.targets import checks
 from samba_onnx.passes.targets.bodies import REPEATING, body_reason
 from samba_onnx.passes.targets.conditions import ordered, parted, under
-from samba_onnx.passes.targets.files import available_targets, read_profile
 from samba_onnx.passes.targets.hardware import summarise
 from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.passes.targets.rows import (
@@ -26,6 +25,7 @@ from samba_onnx.passes.targets.rows import (
     build_row,
     build_unsupported,
 )
+from samba_onnx.passes.targets.target_files import available_targets, read_profile
 from samba_onnx.pef.target_summary import TargetSummary
 
 

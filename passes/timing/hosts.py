@@ -19,8 +19,8 @@ from samba_onnx.errors import TargetError
 from samba_onnx.facts.defaults import DEFAULT_HOST
 from samba_onnx.facts.dtypes import ELEMENT_TYPES, plain_name
 from samba_onnx.facts.figures import LARGEST, SMALLEST
+from samba_onnx.facts.operator_facts import UNKNOWN_WORK, Kind
 from samba_onnx.facts.operators import facts
-from samba_onnx.facts.records import UNKNOWN_WORK, Kind
 from samba_onnx.passes.timing.matrix_products import node_dtype
 from samba_onnx.passes.timing.node_work import node_flops, value_bytes
 from samba_onnx.pef.host_summary import HostSummary

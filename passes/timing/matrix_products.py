@@ -17,8 +17,8 @@ import onnx_ir as ir
 from samba_onnx.facts.domains import normal_domain
 from samba_onnx.facts.dtypes import plain_name
 from samba_onnx.facts.families import CONVOLUTIONS, MATRIX_PRODUCTS, PRODUCTS, REARRANGING
+from samba_onnx.facts.operator_facts import Kind
 from samba_onnx.facts.operators import facts
-from samba_onnx.facts.records import Kind
 from samba_onnx.passes.rewrites.rewriting import integer_attribute
 from samba_onnx.passes.timing.node_work import node_flops, value_bytes
 from samba_onnx.pef.target_summary import TargetSummary, TimingFigures

@@ -14,8 +14,8 @@ from typing import Final
 
 import onnx_ir as ir
 
+from samba_onnx.facts.operator_facts import Kind
 from samba_onnx.facts.operators import facts
-from samba_onnx.facts.records import Kind
 from samba_onnx.passes.rewrites.rewriting import integer_attribute, static_shape
 from samba_onnx.passes.timing.section_terms import SectionTerms, section_terms
 from samba_onnx.pef.stage_records import Streaming

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import onnx_ir as ir
 
+from samba_onnx.facts.operator_facts import Kind
 from samba_onnx.facts.operators import facts
-from samba_onnx.facts.records import Kind
 from samba_onnx.passes.timing.matrix_products import looked_up
 from samba_onnx.passes.timing.node_work import value_bytes
 from samba_onnx.pef.target_summary import TargetSummary, Tier

@@ -83,7 +83,15 @@ class ValueComparison:
         gone = Counter(kind for name, kind in operators.items() if name not in shared)
         ordered = tuple(sorted(values, key=lambda value: value.position))
         total, missing = len(operators.keys() | shared), dict(gone.most_common())
-        return cls(graph, ordered, total, missing, own, inputs, feeds)
+        return cls(
+            graph=graph,
+            values=ordered,
+            total=total,
+            gone=missing,
+            own=own,
+            inputs=inputs,
+            feeds=feeds,
+        )
 
     @property
     def passed(self) -> bool:

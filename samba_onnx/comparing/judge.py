@@ -208,7 +208,17 @@ def _unlike(name: str, pair: _Pair, run: str) -> Verdict:
     """Return the verdict on what is missing, or of another type or shape, or expected to be nothing."""
     actual, expected = pair.actual, pair.expected
     if actual is None and expected is None and not pair.surplus:
-        return Verdict(name, "none", (), 0.0, 0.0, 0, 0, passed=True, run=run)
+        return Verdict(
+            name=name,
+            type="none",
+            shape=(),
+            max_absolute_error=0.0,
+            max_relative_error=0.0,
+            mismatched=0,
+            elements=0,
+            passed=True,
+            run=run,
+        )
     extent = "the program does not compute it"
     if actual is not None and expected is not None:
         extent = (
@@ -219,13 +229,13 @@ def _unlike(name: str, pair: _Pair, run: str) -> Verdict:
     # At least one element is wrong: a mismatch of no elements would read as agreement.
     size = 1 if shown is None else max(shown.size, 1)
     return Verdict(
-        name,
-        "none" if shown is None else str(shown.dtype),
-        () if shown is None else shown.shape,
-        math.inf,
-        math.inf,
-        size,
-        size,
+        name=name,
+        type="none" if shown is None else str(shown.dtype),
+        shape=() if shown is None else shown.shape,
+        max_absolute_error=math.inf,
+        max_relative_error=math.inf,
+        mismatched=size,
+        elements=size,
         passed=False,
         tolerance="the same type and shape",
         of_allowed=math.inf,
@@ -250,13 +260,13 @@ def _judged(name: str, actual: Array, expected: Expected, run: str) -> Verdict:
     # size says nothing of what they were rounded by.
     relative = largest / expected.scale if expected.scale else largest
     return Verdict(
-        name,
-        str(actual.dtype),
-        actual.shape,
-        largest,
-        relative,
-        mismatched,
-        actual.size,
+        name=name,
+        type=str(actual.dtype),
+        shape=actual.shape,
+        max_absolute_error=largest,
+        max_relative_error=relative,
+        mismatched=mismatched,
+        elements=actual.size,
         passed=passed,
         tolerance=expected.reason,
         of_allowed=max(_of_allowed(errors, expected.allowed), _fraction(typical, expected.typical)),

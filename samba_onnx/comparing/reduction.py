@@ -169,7 +169,16 @@ class Reducer:
         expected = {name: self._values[name] for name in actual}
         outputs = judge(actual, Expectation(expected, None, depth), ChosenTolerances())
         total = len(self._pieces.nodes)
-        return Reduction(part, feeds, expected, actual, outputs, len(places), total, self._trials)
+        return Reduction(
+            model=part,
+            inputs=feeds,
+            expected=expected,
+            actual=actual,
+            outputs=outputs,
+            nodes=len(places),
+            of=total,
+            trials=self._trials,
+        )
 
     def _fed(self, places: Sequence[int]) -> dict[str, Any]:
         """Return what nodes read of the others; an input that keeps its default is none of it."""
@@ -221,7 +230,16 @@ class Reducer:
         except Exception:  # whatever a pass makes of a model that is no whole one
             return None
         total = len(self._pieces.nodes)
-        return Reduction(part, feeds, expected, actual, outputs, nodes, total, self._trials)
+        return Reduction(
+            model=part,
+            inputs=feeds,
+            expected=expected,
+            actual=actual,
+            outputs=outputs,
+            nodes=nodes,
+            of=total,
+            trials=self._trials,
+        )
 
 
 def run_moved(run: Callable[[Any, Results], Results], model: Any, feeds: Results) -> list[Results]:

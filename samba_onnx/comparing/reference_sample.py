@@ -19,12 +19,7 @@ import onnx_ir as ir
 
 from samba_onnx.comparing.element_errors import own_tolerance
 from samba_onnx.comparing.rounding_depth import rounding_depth
-from samba_onnx.comparing.sample_inputs import (
-    DYNAMIC_SIZE,
-    RUNS,
-    input_ranges,
-    random_inputs,
-)
+from samba_onnx.comparing.sample_inputs import DYNAMIC_SIZE, RUNS, input_ranges, random_inputs
 from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
 from samba_onnx.facts.domains import is_custom
 from samba_onnx.facts.dtypes import tensor_element
@@ -116,19 +111,12 @@ def make_sample(
         return Sample()
     if reason := _obstacle(model, explicit=wanted is True):
         return _without(reason)
-    options: dict[str, Any] = {
-        "custom_ops": custom_ops,
-        "wide": replaced or _is_rounded(model),
-        "seconds": seconds,
-    }
+    wide = replaced or _is_rounded(model)
+    options: dict[str, Any] = {"custom_ops": custom_ops, "wide": wide, "seconds": seconds}
     trial = functools.partial(_sampled, loaded.source(source), constants or {}, **options)
-    try:
-        inputs, run = _answered(trial, model, seed)
-    except (UsageError, KeyError) as error:
-        return _without(str(error))
+    inputs, run = _checked(trial, model, seed, loaded.path or loaded.summary.name)
     if run.not_sampled:
         return _without(run.not_sampled)
-    _check_runs(model, run, loaded)
     return _kept(inputs, run, graph, seed, rounding_depth(model))
 
 
@@ -278,6 +266,19 @@ def _differing(
     ]
 
 
+def _checked(
+    trial: Callable[..., SampleRun], model: ir.Model, seed: int, source: object
+) -> tuple[list[dict[str, npt.NDArray[Any]]], SampleRun]:
+    """Run the original, and refuse answers that contradict the model; say why where no inputs can be drawn."""
+    try:
+        inputs, run = _answered(trial, model, seed)
+    except (UsageError, KeyError) as error:
+        return [], SampleRun((), (), str(error))
+    for outputs in run.outputs:
+        _check_outputs(model, outputs, source)
+    return inputs, run
+
+
 def _answered(
     trial: Callable[..., SampleRun], model: ir.Model, seed: int
 ) -> tuple[list[dict[str, npt.NDArray[Any]]], SampleRun]:
@@ -322,11 +323,6 @@ def _are_equal(
         for name, array in run.items()
         if array.dtype.kind in "iub"
     )
-
-
-def _check_runs(model: ir.Model, run: SampleRun, loaded: LoadedModel) -> None:
-    for outputs in run.outputs:
-        _check_outputs(model, outputs, loaded.path or loaded.summary.name)
 
 
 def _check_outputs(

@@ -224,7 +224,15 @@ class _Yardstick:
             beyond = ~np.isfinite(own) | ~(np.abs(centre) <= _greatest(native.dtype))
             centre = np.where(beyond, own, centre)
         error, loose = _distance(own, centre), _unequal(own, centre)
-        return cls(native.dtype.name, scale, centre, error, _NONE, loose, beyond)
+        return cls(
+            dtype=native.dtype.name,
+            scale=scale,
+            centre=centre,
+            torchs=error,
+            jumps=_NONE,
+            loose=loose,
+            beyond=beyond,
+        )
 
     def widened(self, moved: NDArray[Any], amplitude: float) -> _Yardstick:
         """Return the yardstick after one more run of torch.

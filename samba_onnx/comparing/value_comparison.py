@@ -306,26 +306,26 @@ class _Stream:
             place = original.makers[name]
             node = original.nodes[place]
             statistics = value_statistics(
-                name,
-                actual[name],
-                expected[name],
-                self._limits,
-                self._depth,
-                self._coarser,
-                self._zeros.get(name),
-                self._doubts.others(name),
+                name=name,
+                actual=actual[name],
+                expected=expected[name],
+                limits=self._limits,
+                depth=self._depth,
+                coarser=self._coarser,
+                zero=self._zeros.get(name),
+                others=self._doubts.others(name),
             )
             sound = walk.take(name, [statistics.comparison], original.reads[place])
             value = ComparedValue(
-                name,
-                place,
-                node.name,
-                qualified(node.domain, node.op_type),
-                self._location(name),
-                stage,
-                str(getattr(expected[name], "dtype", "")),
-                statistics,
-                sound,
+                name=name,
+                position=place,
+                node=node.name,
+                operator=qualified(node.domain, node.op_type),
+                location=self._location(name),
+                stage=stage,
+                dtype=str(getattr(expected[name], "dtype", "")),
+                statistics=statistics,
+                operands_agree=sound,
             )
             self._doubts.show(value, actual[name])
             values.append(value)

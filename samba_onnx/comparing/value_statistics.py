@@ -165,4 +165,13 @@ def _identical(actual: Any, expected: Any) -> bool:
 
 
 def _agreement(name: str, array: Array) -> Verdict:
-    return Verdict(name, str(array.dtype), array.shape, 0.0, 0.0, 0, array.size, passed=True)
+    return Verdict(
+        name=name,
+        type=str(array.dtype),
+        shape=array.shape,
+        max_absolute_error=0.0,
+        max_relative_error=0.0,
+        mismatched=0,
+        elements=array.size,
+        passed=True,
+    )

@@ -310,7 +310,15 @@ def _trials(
     for graph in graphs if sizes else graphs[:1]:
         ranges = shown.or_else(pef_ranges(pef, graph))
         trials += [
-            _drawn_trial(pef, graph, original, number, ranges, depth, steps)
+            _drawn_trial(
+                pef=pef,
+                graph=graph,
+                original=original,
+                seed=number,
+                ranges=ranges,
+                depth=depth,
+                steps=steps,
+            )
             for number in range(seed, seed + RUNS)
         ]
     return trials

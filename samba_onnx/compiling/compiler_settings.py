@@ -27,7 +27,7 @@ from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.legalisation import all_rules
 from samba_onnx.passes.rewrites.legalisation.proofs import NARROW
-from samba_onnx.passes.sharding.programs import ParallelOptions
+from samba_onnx.passes.sharding.sharded_programs import ParallelOptions
 from samba_onnx.passes.targets import LOOPING, Target, load_target, with_condition
 from samba_onnx.passes.timing.hosts import load_host
 from samba_onnx.safety.files import printable

@@ -11,7 +11,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.passes.pipeline import PipelineResult
 from samba_onnx.passes.planning.caches import cached_bytes
 from samba_onnx.passes.sharding.cuts import Cut
-from samba_onnx.passes.sharding.programs import ParallelOptions, cut_inputs, cut_part
+from samba_onnx.passes.sharding.sharded_programs import ParallelOptions, cut_inputs, cut_part
 from samba_onnx.pef.sharding import Parallelism
 from samba_onnx.program.program import Program
 

@@ -30,13 +30,13 @@ from samba_onnx.passes.planning.plan import GraphPlan, plan
 from samba_onnx.passes.planning.roles import known_at_load
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.sharing import refuse_split_regions
-from samba_onnx.passes.sharding.programs import ParallelOptions
+from samba_onnx.passes.sharding.sharded_programs import ParallelOptions
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.timing.hosts import load_host
 from samba_onnx.passes.watching import PassWatch
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Manifest, SourceModel
-from samba_onnx.pef.rewriting import FusionRuleSummary
+from samba_onnx.pef.rewrite_records import FusionRuleSummary
 from samba_onnx.program.dataflow import Dataflow, name_of
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.program.program import Part, Program
@@ -125,11 +125,13 @@ def plan_programs(
         program = cutter.cut(program, rewritten)
         # What several graphs have must stay where the others look for it.
         pinned = frozenset(_names(program)) & shared
-        planned = _planned(program, rewritten, choosers, graphs, changed, settings, pinned=pinned)
+        planned = _planned(
+            program, rewritten, choosers, graphs, settings, changed=changed, pinned=pinned
+        )
         graphs.append(planned)
         legalised += choosers
         results += rewritten
-    return _whole(programs, results, legalised, graphs, source, settings, cutter)
+    return _whole(programs, results, legalised, graphs, source, settings=settings, cutter=cutter)
 
 
 @frames_together
@@ -175,7 +177,7 @@ def plan_sizes(
             program, names = with_own_names(program, taken)
         program = cutter.cut(program, [result])
         known = shared.names(result.model.graph)
-        planned = _planned(program, [result], legalised[-1:], graphs, frozenset(), sized, known)
+        planned = _planned(program, [result], legalised[-1:], graphs, sized, shared=known)
         record = replace(planned.plan.graph, model_names=names)
         planned = replace(planned, plan=replace(planned.plan, graph=record))
         if len(options) > 1:  # content that is computed is read for it
@@ -183,7 +185,7 @@ def plan_sizes(
         programs.append(program)
         results.append(result)
         graphs.append(planned)
-    return _whole(programs, results, legalised, graphs, source, settings, cutter)
+    return _whole(programs, results, legalised, graphs, source, settings=settings, cutter=cutter)
 
 
 def _names(program: Program) -> tuple[str, ...]:
@@ -280,10 +282,10 @@ def _planned(
     rewritten: Sequence[PipelineResult],
     choosers: Sequence[PlannedChooser],
     earlier: Sequence[PlannedGraph],
-    changed: frozenset[str],
     settings: CompilerSettings,
-    shared: Mapping[ir.Value, str] = MappingProxyType({}),
     *,
+    changed: frozenset[str] = frozenset(),
+    shared: Mapping[ir.Value, str] = MappingProxyType({}),
     pinned: frozenset[str] = frozenset(),
 ) -> PlannedGraph:
     """Place, group and join the rewritten parts of a program, and plan the whole."""

@@ -15,7 +15,7 @@ from samba_onnx.passes.planning.optimum import Machine
 from samba_onnx.passes.rewrites.legalisation.proofs import NARROW
 from samba_onnx.passes.rewrites.legalisation.rules import all_rules, rule_for
 from samba_onnx.pef.changes import Bound, Change
-from samba_onnx.pef.rewriting import LegalisedRule
+from samba_onnx.pef.rewrite_records import LegalisedRule
 from samba_onnx.program.dataflow import name_of
 
 __all__ = ["advice", "graph_changes"]
@@ -47,7 +47,13 @@ def graph_changes(
         where there are none, or where shapes are not known.
     """
     graph = PlacedGraph(
-        name, joined.model, joined.placement, joined.roles, machine, pinned, optimal
+        name=name,
+        model=joined.model,
+        placement=joined.placement,
+        roles=joined.roles,
+        machine=machine,
+        pinned=pinned,
+        optimal=optimal,
     )
     return changes(graph, _adviser(rules, options))
 

@@ -7,7 +7,7 @@ from typing import Final
 from samba_onnx.facts import flops
 from samba_onnx.facts.domains import SAMBA_DOMAIN, STOCHASTIC_ROUND
 from samba_onnx.facts.flops import Formula, NoArithmetic, PerOutputElement
-from samba_onnx.facts.records import Facts, InPlace, Kind, Randomness, rows
+from samba_onnx.facts.operator_facts import Facts, InPlace, Kind, Randomness, rows
 
 ONE: Final = PerOutputElement(1, "one operation, whatever the function unit needs for it")
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from samba_onnx.facts.operator_facts import Kind
 from samba_onnx.facts.operators import operators
-from samba_onnx.facts.records import Kind
 
 __all__ = [
     "CHOOSING",

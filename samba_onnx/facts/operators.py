@@ -20,8 +20,8 @@ from typing import Final
 from samba_onnx.errors import InternalError
 from samba_onnx.facts.domains import qualified
 from samba_onnx.facts.elementwise_rows import ELEMENTWISE_ROWS
+from samba_onnx.facts.operator_facts import Facts, InPlace, Kind, Randomness
 from samba_onnx.facts.other_rows import OTHER_ROWS
-from samba_onnx.facts.records import Facts, InPlace, Kind, Randomness
 from samba_onnx.facts.tensor_rows import TENSOR_ROWS
 
 __all__ = [

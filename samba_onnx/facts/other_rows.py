@@ -12,7 +12,7 @@ from samba_onnx.facts.flops import (
     PerOutputElement,
     Uncounted,
 )
-from samba_onnx.facts.records import Facts, InPlace, Kind, Randomness, rows
+from samba_onnx.facts.operator_facts import Facts, InPlace, Kind, Randomness, rows
 
 _PRODUCT: Final = Formula(
     flops.matrix_product, "a multiply-add per element of the result and of the contracted axis"

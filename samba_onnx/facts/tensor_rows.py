@@ -13,7 +13,7 @@ from samba_onnx.facts.flops import (
     PerOutputElement,
     Uncounted,
 )
-from samba_onnx.facts.records import Facts, InPlace, Kind, Randomness, rows
+from samba_onnx.facts.operator_facts import Facts, InPlace, Kind, Randomness, rows
 
 MOVES: Final = NoArithmetic("elements are moved or selected, not computed with")
 _RENAMES: Final = NoArithmetic("the same elements get another shape")

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from samba_onnx.functional.host_keywords import device_limits
 from samba_onnx.functional.host_operators import HOST_OPERATORS, HostOperator, HostOperators
 from samba_onnx.functional.lambdas import sn_fma, sn_imm, sn_iteridx, sn_select, sn_zipmapreduce
-from samba_onnx.functional.limits import device_limits
 from samba_onnx.functional.patterns import sn_gather, sn_multinomial, sn_reduce, sn_scatter
 from samba_onnx.functional.sn_types import SNType
 from samba_onnx.functional.table import TABLE, FunctionKind, FunctionRow

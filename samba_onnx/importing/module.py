@@ -15,7 +15,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.facts.names import SEPARATOR
 from samba_onnx.importing.instructions import ImportedGraph, imported_graph
 from samba_onnx.importing.interpreter import Interpreter
-from samba_onnx.importing.losses import Loss
+from samba_onnx.importing.model_losses import Loss
 from samba_onnx.importing.original import Original, Source
 from samba_onnx.importing.preparation import Prepared, prepare
 from samba_onnx.importing.selection import is_known_operand

@@ -20,7 +20,7 @@ from samba_onnx.passes.pipeline import run_training_pipeline
 from samba_onnx.passes.rewrites.convert_opset import ConvertOpsetPass
 from samba_onnx.passes.rewrites.evaluation import FOLDABLE
 from samba_onnx.passes.rewrites.rewriting import each_graph
-from samba_onnx.pef.rewriting import PassSummary
+from samba_onnx.pef.rewrite_records import PassSummary
 from samba_onnx.program.dataflow import each_node
 
 __all__ = ["Prepared", "prepare"]

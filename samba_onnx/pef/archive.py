@@ -147,8 +147,8 @@ def end_of_archive(slots: Sequence[MemberSlot], directory: bytes, seal: bytes) -
         record = (b"PK\x06\x06", _END64.size - 12, _MADE_BY, 45, 0, 0, count, count, size, offset)
         wide = _END64.pack(*record) + _LOCATOR.pack(b"PK\x06\x07", 0, offset + size, 1)
     few = min(count, _FULL16)
-    where = (min(size, _FULL32), min(offset, _FULL32))
-    return wide + _END.pack(b"PK\x05\x06", 0, 0, few, few, *where, len(seal)) + seal
+    end = (b"PK\x05\x06", 0, 0, few, few, min(size, _FULL32), min(offset, _FULL32), len(seal))
+    return wide + _END.pack(*end) + seal
 
 
 def seal_of(manifest: bytes | memoryview, directory: bytes | memoryview) -> bytes:

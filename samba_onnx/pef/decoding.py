@@ -16,13 +16,19 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-__all__ = ["MAY_BE_MISSING", "NOT_STORED", "MismatchError", "from_tree", "to_tree"]
+__all__ = [
+    "MAY_BE_MISSING", "NOT_REPORTED", "NOT_STORED", "MismatchError", "from_tree", "reported_as", "to_tree",
+]  # fmt: skip
 
-NOT_STORED: Final[Mapping[str, Any]] = types.MappingProxyType({"stored": False})
+NOT_STORED: Final = types.MappingProxyType[str, Any]({"stored": False})
 """Metadata of a field that is in memory only, and has a default: no tree has it."""
-MAY_BE_MISSING: Final[Mapping[str, Any]] = types.MappingProxyType({"may_be_missing": True})
+MAY_BE_MISSING: Final = types.MappingProxyType[str, Any]({"may_be_missing": True})
 """Metadata of a field that a tree has exactly where it is not empty: one that came to a format later, so
 that what was written before reads the same, to the byte. Its default is empty."""
+
+# The words of these two are pydantic's, which makes the schemas of reports and reads them: `exclude`, `alias`.
+NOT_REPORTED: Final = types.MappingProxyType[str, Any]({"exclude": True})
+"""Metadata of a field that documents of reports leave out; it has a default where they are read, too."""
 
 Decoder = Callable[[Any], Any]
 _NAMES = {
@@ -48,6 +54,14 @@ class MismatchError(Exception):
         """Return place and problem on one line."""
         place = ".".join(str(step) for step in reversed(self.steps)) or "top level"
         return f"{place[:200]!r}: {self.args[0]}"
+
+
+def reported_as(name: str) -> Mapping[str, Any]:
+    """Return the metadata of a field that has another name in documents of reports.
+
+    A manifest says once what its numbers are of; a document says it in the name of each.
+    """
+    return types.MappingProxyType({"alias": name})
 
 
 def from_tree(kind: Any, tree: Any, *, whole: bool = False) -> Any:

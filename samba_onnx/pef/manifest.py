@@ -12,12 +12,12 @@ import enum
 from dataclasses import dataclass, field, replace
 
 from samba_onnx.pef.changes import Bound, Change
-from samba_onnx.pef.decoding import MAY_BE_MISSING
+from samba_onnx.pef.decoding import MAY_BE_MISSING, NOT_REPORTED, reported_as
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.fixed_inputs import FixedInput
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.original_files import OriginalFile
-from samba_onnx.pef.rewriting import FusionRuleSummary, LegalisedRule, PassSummary
+from samba_onnx.pef.rewrite_records import FusionRuleSummary, LegalisedRule, PassSummary
 from samba_onnx.pef.sharding import Parallelism, Sharded
 from samba_onnx.pef.stage_records import Fallback, FallbackNode, Section, Stage
 from samba_onnx.pef.target_summary import TargetSummary
@@ -81,7 +81,7 @@ class SourceModel:
     """Version of the default operator set before conversion."""
     nodes: int
     """Nodes in the graph as it was given, subgraphs and functions not counted."""
-    files: tuple[OriginalFile, ...] = field(default=(), metadata=MAY_BE_MISSING)
+    files: tuple[OriginalFile, ...] = field(default=(), metadata=MAY_BE_MISSING | NOT_REPORTED)
     """The model's file, and behind it the files beside it that hold external data of it, by location;
     none for a model that was in memory, and for one of torch."""
 
@@ -178,7 +178,7 @@ class Transfer:
     """Which way."""
     cause: Cause
     """Why."""
-    seconds: float
+    seconds: float = field(metadata=reported_as("modelled_seconds"))
     """Modelled: latency + bytes / bandwidth of the link."""
     call: int | None = None
     """The call of the run before (host→RDU) or after (RDU→host) which the copy is made; None for

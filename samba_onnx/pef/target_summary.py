@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field, replace
 
-from samba_onnx.pef.decoding import MAY_BE_MISSING
+from samba_onnx.pef.decoding import MAY_BE_MISSING, NOT_REPORTED, reported_as
 
 
 class LaunchOrigin(enum.StrEnum):
@@ -26,13 +26,13 @@ class Tier:
 
     name: str
     """``sram``, ``hbm`` or ``ddr``."""
-    bytes: int
+    bytes: int = field(metadata=reported_as("capacity_bytes"))
     """Its size."""
     bytes_per_second: float
     """Its bandwidth, as it is published or follows from what is."""
-    wide_bytes_per_second: float = field(default=0.0, metadata=MAY_BE_MISSING)
+    wide_bytes_per_second: float = field(default=0.0, metadata=MAY_BE_MISSING | NOT_REPORTED)
     """What a section achieves for values that lie in all channels; 0 for the whole bandwidth."""
-    narrow_bytes_per_second: float = field(default=0.0, metadata=MAY_BE_MISSING)
+    narrow_bytes_per_second: float = field(default=0.0, metadata=MAY_BE_MISSING | NOT_REPORTED)
     """What a section achieves for smaller values; 0 for the whole bandwidth."""
 
 

@@ -6,8 +6,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from samba_onnx.report.records import SCHEMA_VERSION
     from samba_onnx.report.report import Report
+    from samba_onnx.report.report_records import SCHEMA_VERSION
 
 __all__ = ["SCHEMA_VERSION", "Report"]
 
@@ -17,5 +17,5 @@ def __getattr__(name: str) -> object:
     # are checked before anything takes time.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "records" if name == "SCHEMA_VERSION" else "report"
+    module = "report_records" if name == "SCHEMA_VERSION" else "report"
     return getattr(importlib.import_module(f"samba_onnx.report.{module}"), name)

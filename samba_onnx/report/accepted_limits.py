@@ -11,8 +11,8 @@ from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:
     from samba_onnx.report import Report
-    from samba_onnx.report.limits import LimitReport
-    from samba_onnx.report.records import Coverage
+    from samba_onnx.report.limit_report import LimitReport
+    from samba_onnx.report.report_records import Coverage
 
 _MOST_NODES: Final = 3
 """Nodes that a complaint about a baseline names."""
@@ -74,7 +74,7 @@ class AcceptedLimits:
         return tuple(self._verdicts(report))
 
     def _verdicts(self, report: Report) -> Iterator[LimitReport]:
-        from samba_onnx.report.limits import LimitReport
+        from samba_onnx.report.limit_report import LimitReport
         from samba_onnx.report.units import count_text
 
         coverage = report.coverage
@@ -84,7 +84,13 @@ class AcceptedLimits:
             sentence = f"{count_text(places, 'fallback')} to the CPU, {allowed} allowed"
             option = self.fallbacks_option
             yield LimitReport(
-                option, "fallbacks", "places", allowed, places, passed, "" if passed else sentence
+                option=option,
+                figure="fallbacks",
+                unit="places",
+                allowed=allowed,
+                value=places,
+                passed=passed,
+                sentence="" if passed else sentence,
             )
         if self.transfer_bytes is not None:
             size, allowed = sum(t.bytes for t in report.transfers_per_run), self.transfer_bytes
@@ -92,7 +98,13 @@ class AcceptedLimits:
             sentence = f"{size} bytes are transferred in every run, {allowed} allowed"
             option = "--max-transfer-bytes"
             yield LimitReport(
-                option, "bytes_per_run", "bytes", allowed, size, passed, "" if passed else sentence
+                option=option,
+                figure="bytes_per_run",
+                unit="bytes",
+                allowed=allowed,
+                value=size,
+                passed=passed,
+                sentence="" if passed else sentence,
             )
         if self.nodes_percent is not None:
             share = _percent(coverage.rdu_nodes, coverage.cpu_nodes, coverage)
@@ -152,33 +164,39 @@ def _percent(rdu: int, cpu: int, coverage: Coverage) -> float:
 
 
 def _share(option: str, figure: str, what: str, allowed: float, share: float) -> LimitReport:
-    from samba_onnx.report.limits import LimitReport
+    from samba_onnx.report.limit_report import LimitReport
 
     passed = share >= allowed
     # Rounded down: 99.96 % is not enough where 100 % is asked for, and does not read as if it were.
     shown = int(share * 10) / 10
     sentence = f"{shown:.1f} % of the {what} are on the RDU, {allowed:g} % demanded"
     return LimitReport(
-        option, figure, "percent", allowed, share, passed, "" if passed else sentence
+        option=option,
+        figure=figure,
+        unit="percent",
+        allowed=allowed,
+        value=share,
+        passed=passed,
+        sentence="" if passed else sentence,
     )
 
 
 def _held_against(baseline: Baseline, report: Report) -> Iterator[LimitReport]:
     """Yield a verdict for every figure of which more is worse."""
     from samba_onnx.report.comparing import change_text, difference
-    from samba_onnx.report.limits import LimitReport
+    from samba_onnx.report.limit_report import LimitReport
 
     for change in difference(baseline.report, report, (baseline.name, "this")).figures:
         if change.watched:
             sentence = change_text(change) if change.worse else ""
             yield LimitReport(
-                "--baseline",
-                change.name,
-                change.unit,
-                change.before,
-                change.after,
-                not change.worse,
-                sentence,
+                option="--baseline",
+                figure=change.name,
+                unit=change.unit,
+                allowed=change.before,
+                value=change.after,
+                passed=not change.worse,
+                sentence=sentence,
             )
 
 

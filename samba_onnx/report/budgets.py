@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.report.records import MemoryReport, RepeatedBodyReport, SectionReport
+from samba_onnx.report.report_records import MemoryReport, SectionReport
 from samba_onnx.safety.files import printable
 
 
@@ -72,10 +72,7 @@ def section_reports(manifest: Manifest) -> tuple[SectionReport, ...]:
             # A PEF of an older version has no parts of times, and of no time none takes the most.
             dominant=section.time.dominant.value if section.time and section.seconds else "",
             time_parts={} if section.time is None else dict(vars(section.time)),
-            repeated=tuple(
-                RepeatedBodyReport(body.node, body.steps, body.operators)
-                for body in section.repeated
-            ),
+            repeated=section.repeated,
         )
         for section in manifest.sections
     )

@@ -16,8 +16,8 @@ from samba_onnx.report.difference import (
     PassChange,
     SectionChange,
 )
-from samba_onnx.report.records import FallbackNodeReport, SectionReport
 from samba_onnx.report.report import Report
+from samba_onnx.report.report_records import FallbackNodeReport, SectionReport
 from samba_onnx.report.units import byte_text, count_text, flop_text, printable, second_text
 
 _NOISE: Final = 1e-12
@@ -301,13 +301,13 @@ def _changed(
     instead: str = "",
 ) -> FallbackChange:
     return FallbackChange(
-        change,
-        node.name,
-        node.operator,
-        before.reason if before else "",
-        after.reason if after else "",
-        instead,
-        node.location,
+        change=change,
+        name=node.name,
+        operator=node.operator,
+        reason_before=before.reason if before else "",
+        reason_after=after.reason if after else "",
+        instead=instead,
+        location=node.location,
     )
 
 
@@ -315,13 +315,13 @@ def _boundaries(before: Report, after: Report) -> tuple[BoundaryChange, ...]:
     left, right = _by_symbols(before), _by_symbols(after)
     changes = [
         BoundaryChange(
-            key[0],
-            Direction(key[1]),
-            key[2],
-            len(left[key]),
-            len(right[key]),
-            sum(left[key]),
-            sum(right[key]),
+            graph=key[0],
+            direction=Direction(key[1]),
+            symbols=key[2],
+            boundaries_before=len(left[key]),
+            boundaries_after=len(right[key]),
+            bytes_before=sum(left[key]),
+            bytes_after=sum(right[key]),
         )
         for key in [*right, *(key for key in left if key not in right)]
         if left[key] != right[key]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from typing import Any
+from typing import Any, Literal
 
 
 def to_json(document: Any) -> str:
@@ -27,9 +28,7 @@ def _plain(value: Any) -> Any:
     """Return ``value`` in the types of JSON."""
     # Not `dataclasses.asdict`: it copies all that a report holds, and leaves what JSON lacks.
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+        return {name: _plain(getattr(value, attribute)) for name, attribute in _names(type(value))}
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -40,11 +39,22 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def json_schema(document_type: type) -> dict[str, Any]:
+@functools.cache
+def _names(kind: type) -> tuple[tuple[str, str], ...]:
+    """Return the fields of a document, each with the attribute that has its value."""
+    return tuple(
+        (field.metadata.get("alias", field.name), field.name)
+        for field in dataclasses.fields(kind)
+        if not field.metadata.get("exclude")
+    )
+
+
+def json_schema(document_type: type, *, reported: bool = True) -> dict[str, Any]:
     """Return the JSON schema of a record type.
 
     Args:
-        document_type: A class made by ``records.record``.
+        document_type: A class made by ``records.record``, whose fields may be records of a manifest.
+        reported: Whether fields have the names of reports; otherwise all have those of their records.
 
     Returns:
         A schema of the 2020-12 dialect whose descriptions are the docstrings of the fields.
@@ -52,7 +62,8 @@ def json_schema(document_type: type) -> dict[str, Any]:
     # Here, not above: only schemas need pydantic, and every command would wait for its import.
     from pydantic import TypeAdapter
 
-    schema = TypeAdapter(document_type).json_schema(mode="serialization")
+    mode: Literal["serialization", "validation"] = "serialization" if reported else "validation"
+    schema = TypeAdapter(document_type).json_schema(mode=mode, by_alias=reported)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_tidy(schema)}
 
 

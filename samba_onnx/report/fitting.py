@@ -10,7 +10,7 @@ from rich.text import Text
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.report.layout import table, titled
 from samba_onnx.report.memory_timeline import memory_timelines
-from samba_onnx.report.records import record
+from samba_onnx.report.report_records import record
 from samba_onnx.report.sizes import run_graphs
 from samba_onnx.report.times import modelled_time
 from samba_onnx.report.units import byte_text, count_text, printable, second_text

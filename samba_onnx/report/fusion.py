@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.report.records import record
+from samba_onnx.report.report_records import record
 from samba_onnx.report.units import printable
 
 if TYPE_CHECKING:

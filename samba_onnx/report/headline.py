@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from samba_onnx.passes.timing.schedule_time import run_time
 from samba_onnx.pef.manifest import Cause, Manifest
-from samba_onnx.report.records import Coverage, TransferTotal
+from samba_onnx.report.report_records import Coverage, TransferTotal
 from samba_onnx.report.sizes import run_graphs
 from samba_onnx.report.units import byte_text, count_text, percent_text, printable, second_text
 

@@ -38,7 +38,7 @@ def manifest_schema() -> dict[str, Any]:
     What it takes has the fields of the records with their types, and no others; what records say about each
     other is checked by the reader alone.
     """
-    schema = json_schema(Manifest)
+    schema = json_schema(Manifest, reported=False)
     definitions = {"Manifest": schema, **schema["$defs"]}
     for name, kind in manifest_records().items():
         described = _field_docs(kind)

@@ -19,7 +19,7 @@ from samba_onnx.pef.lifetimes import (
 from samba_onnx.pef.manifest import Graph, Manifest
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.report.layout import table, titled
-from samba_onnx.report.records import record
+from samba_onnx.report.report_records import record
 from samba_onnx.report.units import byte_text, printable
 
 __all__ = [

@@ -9,7 +9,7 @@ from samba_onnx.passes.timing.schedule_time import token_seconds
 from samba_onnx.pef.manifest import Cause, Manifest
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.report.layout import table, titled
-from samba_onnx.report.records import record
+from samba_onnx.report.report_records import record
 from samba_onnx.report.sizes import run_graphs
 from samba_onnx.report.units import byte_text, count_text, second_text
 

@@ -8,64 +8,61 @@ from typing import TYPE_CHECKING
 
 from samba_onnx.facts.precisions import describe_precision
 from samba_onnx.facts.roundings import describe_rounding
+from samba_onnx.pef.changes import Bound
+from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.hints import describe_hints
 from samba_onnx.pef.manifest import (
+    Argin,
     Direction,
     Fallback,
     FallbackNode,
     Graph,
     Manifest,
+    Member,
     Section,
+    SourceModel,
     Symbol,
     Transfer,
 )
+from samba_onnx.pef.rewrite_records import LegalisedRule, PassSummary
+from samba_onnx.pef.target_summary import Assumption
 from samba_onnx.report.budgets import memory, section_reports, spatial_notes
-from samba_onnx.report.changes import BoundReport, ChangeReport, bound_reports, change_reports
+from samba_onnx.report.change_reports import ChangeReport, change_reports
 from samba_onnx.report.fitting import FitReport
 from samba_onnx.report.fusion import FusionReport, fusion
 from samba_onnx.report.headline import headline_text
 from samba_onnx.report.layout import CAUSE_ORDER
-from samba_onnx.report.legalisation import LegalisationReport, legalisation, pass_reports
-from samba_onnx.report.limits import LimitReport
+from samba_onnx.report.limit_report import LimitReport
 from samba_onnx.report.memory_timeline import GraphMemoryReport, memory_timelines
 from samba_onnx.report.parallel import ParallelReport, parallel
-from samba_onnx.report.records import (
+from samba_onnx.report.report_records import (
     SCHEMA_VERSION,
-    AssumptionReport,
     BoundaryReport,
-    BoundDimensionReport,
     CallReport,
     Coverage,
-    DynamicDimensionReport,
     FallbackNodeReport,
     FallbackReport,
     FixedInputReport,
     GraphReport,
-    MemberReport,
     MemoryReport,
-    ModelReport,
     OperatorCoverage,
-    PassReport,
     RegionReport,
     SectionReport,
-    TransferReport,
     TransferTotal,
     UndocumentedSupport,
     ValueReport,
     record,
 )
-from samba_onnx.report.run import total_transfers
-from samba_onnx.report.sizes import bound_dimensions, dynamic_dimensions, fixed_inputs, run_graphs
+from samba_onnx.report.sizes import fixed_inputs, run_graphs
 from samba_onnx.report.state import (
-    ArginReport,
     PartReport,
     ResidentReport,
-    argins,
     parts,
     regions,
     residents,
 )
 from samba_onnx.report.times import ModelledTime, modelled_time
+from samba_onnx.report.transfer_totals import total_transfers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -77,7 +74,7 @@ class Report:
 
     headline: str
     """The answer in one line."""
-    model: ModelReport
+    model: SourceModel
     """What was converted."""
     target: str
     """Name of the target."""
@@ -99,35 +96,35 @@ class Report:
     """By cause and direction."""
     modelled_time: ModelledTime
     """Modelled, never measured."""
-    dynamic_dimensions: tuple[DynamicDimensionReport, ...]
+    dynamic_dimensions: tuple[DynamicDimension, ...]
     """Dimensions that stayed dynamic."""
-    bound_dimensions: tuple[BoundDimensionReport, ...]
+    bound_dimensions: tuple[BoundDimension, ...]
     """Dimensions that are dynamic in the model, with the sizes that were compiled."""
     undocumented_support: tuple[UndocumentedSupport, ...]
     """Nodes on the RDU whose support is experimental, observed or assumed."""
-    assumptions: tuple[AssumptionReport, ...]
+    assumptions: tuple[Assumption, ...]
     """Hardware figures that are not published, and those of the host that nobody measured."""
     notes: tuple[str, ...]
     """Sentences that belong nowhere else."""
-    passes: tuple[PassReport, ...]
+    passes: tuple[PassSummary, ...]
     """In the order in which they ran."""
     graphs: tuple[GraphReport, ...]
     """Interface, schedule and transfer plan of every graph."""
     regions: tuple[RegionReport, ...]
     """Device memory by region."""
-    members: tuple[MemberReport, ...]
+    members: tuple[Member, ...]
     """Files inside the PEF; empty before it is written."""
     parts: tuple[PartReport, ...] = ()
     """Sections and fallbacks by type, in the order of the schedule."""
     residents: tuple[ResidentReport, ...] = ()
     """What stays in device memory between runs, other than weights inside sections."""
-    argins: tuple[ArginReport, ...] = ()
+    argins: tuple[Argin, ...] = ()
     """Scalars that a run may change."""
-    legalisation: tuple[LegalisationReport, ...] = ()
+    legalisation: tuple[LegalisedRule, ...] = ()
     """What each rule brought that writes what the target lacks with other operators."""
     changes: tuple[ChangeReport, ...] = ()
     """What a run would save if the target ran what it refuses, the most first."""
-    bounds: tuple[BoundReport, ...] = ()
+    bounds: tuple[Bound, ...] = ()
     """What runs would cost without fallbacks, for graphs that have some and whose shapes are known."""
     fusion: tuple[FusionReport, ...] = ()
     """What each rule of fusion matched, at level ``o1``."""
@@ -159,12 +156,7 @@ class Report:
         at_load = _totals(copy for graph in manifest.graphs for copy in graph.load_transfers)
         return cls(
             headline=headline_text(manifest, coverage, per_run),
-            model=ModelReport(
-                manifest.source.name,
-                manifest.source.producer,
-                manifest.source.opset,
-                manifest.source.nodes,
-            ),
+            model=manifest.source,
             target=manifest.target.name,
             level=manifest.level,
             coverage=coverage,
@@ -175,21 +167,21 @@ class Report:
             transfers_per_run=per_run,
             transfers_at_load=at_load,
             modelled_time=modelled_time(manifest, run_graphs(manifest), at_load),
-            dynamic_dimensions=dynamic_dimensions(manifest),
-            bound_dimensions=bound_dimensions(manifest),
+            dynamic_dimensions=manifest.dynamic_dimensions,
+            bound_dimensions=manifest.bound_dimensions,
             undocumented_support=_undocumented_support(manifest.experimental),
             assumptions=_assumptions(manifest),
             notes=_notes(manifest),
-            legalisation=legalisation(manifest),
+            legalisation=manifest.legalised,
             changes=change_reports(manifest),
-            bounds=bound_reports(manifest),
-            passes=pass_reports(manifest),
+            bounds=manifest.bounds,
+            passes=manifest.passes,
             graphs=_graphs(manifest),
             regions=regions(manifest),
-            members=tuple(MemberReport(m.name, m.bytes, m.sha256) for m in manifest.members),
+            members=manifest.members,
             parts=parts(manifest),
             residents=residents(manifest),
-            argins=argins(manifest),
+            argins=manifest.argins,
             memory_timelines=memory_timelines(manifest),
             parallel=parallel(manifest),
             fusion=fusion(manifest),
@@ -220,12 +212,9 @@ def _notes(manifest: Manifest) -> tuple[str, ...]:
     return (*precision, *rounding, *manifest.notes, *spatial_notes(manifest), *hints)
 
 
-def _assumptions(manifest: Manifest) -> tuple[AssumptionReport, ...]:
+def _assumptions(manifest: Manifest) -> tuple[Assumption, ...]:
     host = manifest.host.assumptions if manifest.host else ()
-    return tuple(
-        AssumptionReport(figure.name, figure.value, figure.unit, figure.note)
-        for figure in (*manifest.target.assumptions, *host)
-    )
+    return (*manifest.target.assumptions, *host)
 
 
 def _coverage(manifest: Manifest) -> Coverage:
@@ -282,13 +271,13 @@ def _fallbacks(fallbacks: Iterable[Fallback]) -> tuple[FallbackReport, ...]:
         for node in fallback.reasons:
             operator = _operator(node)
             line = FallbackNodeReport(
-                node.name,
-                operator,
-                node.reason,
-                fallback.id,
-                node.location,
-                node.supported,
-                node.at_load,
+                name=node.name,
+                operator=operator,
+                reason=node.reason,
+                stage=fallback.id,
+                location=node.location,
+                supported=node.supported,
+                at_load=node.at_load,
             )
             # What is wrong with a model's shapes is wrong with many operators at once.
             kind = "" if node.code in _SHAPE_CODES else operator
@@ -374,8 +363,8 @@ def _graph(
         inputs=tuple(_value(symbols[name]) for name in graph.inputs),
         outputs=tuple(_value(symbols[name]) for name in graph.outputs),
         schedule=tuple(schedule),
-        load_transfers=tuple(_transfer(transfer) for transfer in graph.load_transfers),
-        run_transfers=tuple(_transfer(transfer) for transfer in graph.run_transfers),
+        load_transfers=graph.load_transfers,
+        run_transfers=graph.run_transfers,
         model_names=graph.model_names,
         spatial_batches=graph.spatial_batches,
     )
@@ -384,15 +373,3 @@ def _graph(
 def _value(symbol: Symbol) -> ValueReport:
     """Return what the report says about a graph input or output."""
     return ValueReport(symbol.name, symbol.type, symbol.shape, symbol.bytes)
-
-
-def _transfer(transfer: Transfer) -> TransferReport:
-    """Return what the report says about one transfer."""
-    return TransferReport(
-        transfer.symbol,
-        transfer.bytes,
-        transfer.direction,
-        transfer.cause,
-        transfer.seconds,
-        transfer.call,
-    )

@@ -6,11 +6,10 @@ from typing import Final
 
 from rich.console import Group, RenderableType
 
+from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.manifest import Graph, Manifest
 from samba_onnx.report.layout import some, table, titled
-from samba_onnx.report.records import (
-    BoundDimensionReport,
-    DynamicDimensionReport,
+from samba_onnx.report.report_records import (
     FixedInputReport,
     GraphReport,
 )
@@ -18,24 +17,6 @@ from samba_onnx.report.units import byte_text, count_text
 
 _SHOWN: Final = 4
 """Numbers of a constant that are shown."""
-
-
-def dynamic_dimensions(manifest: Manifest) -> tuple[DynamicDimensionReport, ...]:
-    """Return the dimensions that stayed dynamic."""
-    return tuple(
-        DynamicDimensionReport(dimension.name, dimension.inputs, dimension.option)
-        for dimension in manifest.dynamic_dimensions
-    )
-
-
-def bound_dimensions(manifest: Manifest) -> tuple[BoundDimensionReport, ...]:
-    """Return the dimensions of the model that have a size in a graph."""
-    return tuple(
-        BoundDimensionReport(
-            bound.graph, bound.name, bound.inputs, bound.size, bound.assumed, bound.option
-        )
-        for bound in manifest.bound_dimensions
-    )
 
 
 def fixed_inputs(manifest: Manifest) -> tuple[FixedInputReport, ...]:
@@ -83,8 +64,8 @@ def run_graphs(manifest: Manifest) -> tuple[Graph, ...]:
 
 
 def dynamic_table(
-    dynamic: tuple[DynamicDimensionReport, ...],
-    bound: tuple[BoundDimensionReport, ...],
+    dynamic: tuple[DynamicDimension, ...],
+    bound: tuple[BoundDimension, ...],
     rows: int | None,
 ) -> RenderableType | None:
     """Name dynamic dimensions with their sizes, or the option that fixes each."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.kinds import LOADED_KINDS, SectionType, SymbolKind
-from samba_onnx.report.records import RegionReport, record
+from samba_onnx.report.report_records import RegionReport, record
 
 
 @record
@@ -44,20 +44,6 @@ class ResidentReport:
     source: str
     """Where its first value comes from: ``pef``, ``user`` (whoever runs the PEF loads it), or
     ``device`` (a section computes it, or a gradient is set)."""
-
-
-@record
-class ArginReport:
-    """A scalar that a run may change, and that keeps its value."""
-
-    name: str
-    """Its name."""
-    type: str
-    """ONNX's text form, as ``tensor(float)``."""
-    default: float
-    """Its value until a run changes it."""
-    stages: tuple[int, ...]
-    """Ids of the sections and fallbacks that read it."""
 
 
 def parts(manifest: Manifest) -> tuple[PartReport, ...]:
@@ -106,21 +92,15 @@ def residents(manifest: Manifest) -> tuple[ResidentReport, ...]:
             # A PEF may leave weights out, which whoever runs it loads.
             source = "user" if symbol.stored is None else "pef"
         rows[symbol.region] = ResidentReport(
-            symbol.name, symbol.kind, symbol.type, symbol.shape, symbol.bytes, symbol.region, source
+            name=symbol.name,
+            kind=symbol.kind,
+            type=symbol.type,
+            shape=symbol.shape,
+            bytes=symbol.bytes,
+            region=symbol.region,
+            source=source,
         )
     return tuple(rows.values())
-
-
-def argins(manifest: Manifest) -> tuple[ArginReport, ...]:
-    """Return the scalars that a run may change.
-
-    Args:
-        manifest: A PEF's manifest.
-    """
-    return tuple(
-        ArginReport(argin.name, argin.type, argin.default, argin.stages)
-        for argin in manifest.argins
-    )
 
 
 def regions(manifest: Manifest) -> tuple[RegionReport, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from rich.console import RenderableType
 
+from samba_onnx.pef.manifest import Argin
 from samba_onnx.program.kinds import SymbolKind
 from samba_onnx.report.layout import table, titled
-from samba_onnx.report.state import ArginReport, PartReport, ResidentReport
+from samba_onnx.report.state import PartReport, ResidentReport
 from samba_onnx.report.units import byte_text, count_text, flop_text, second_text, shape_text
 
 _SOURCES = {"pef": "in the PEF", "user": "loaded before it is read", "device": "computed"}
@@ -82,7 +83,7 @@ def residents_table(rows: Iterable[ResidentReport], limit: int | None) -> Render
     return titled("Residents", table(columns, cells, limit=limit)) if cells else None
 
 
-def argins_table(rows: Iterable[ArginReport], limit: int | None) -> RenderableType | None:
+def argins_table(rows: Iterable[Argin], limit: int | None) -> RenderableType | None:
     """Show every argin.
 
     Args:

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from samba_onnx.report.changes import change_first
+from samba_onnx.report.change_reports import change_first
 from samba_onnx.report.fitting import fit_text
 from samba_onnx.report.fusion import fusion_table
 from samba_onnx.report.layout import ARROWS, CAUSES, indent, some, table, titled
 from samba_onnx.report.legalisation import brought_table, left_table
 from samba_onnx.report.memory_timeline import timeline_text
 from samba_onnx.report.parallel import parallel_text
-from samba_onnx.report.records import FallbackReport, TransferTotal
 from samba_onnx.report.report import Report
+from samba_onnx.report.report_records import FallbackReport, TransferTotal
 from samba_onnx.report.sizes import dynamic_table, fixed_table, graphs_table
 from samba_onnx.report.state_text import parts_table, resident_totals
 from samba_onnx.report.times import modelled_time_lines

@@ -11,7 +11,7 @@ from samba_onnx.passes.timing.schedule_time import run_time
 from samba_onnx.pef.manifest import Graph, Manifest
 from samba_onnx.report.fidelity import validation
 from samba_onnx.report.layout import ARROWS
-from samba_onnx.report.records import TransferTotal, record
+from samba_onnx.report.report_records import TransferTotal, record
 from samba_onnx.report.units import count_text, printable, second_text
 
 

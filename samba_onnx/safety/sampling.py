@@ -72,50 +72,57 @@ def run_sample(
         ModelLimitError: The runs take too much time or memory.
         ExecutionError: onnxruntime died of the model, or refused it as wrong.
     """
-    if memory_bytes is None:
-        memory_bytes = memory_for_a_child()
+    names = None if outputs is None else list(outputs)
+    settings = {"names": names, "wide": wide, "threads": threads, "custom_ops": list(custom_ops)}
     with temporary_folder("sample") as name:
         folder = Path(name)
-        if isinstance(model, str | os.PathLike):
-            path, shown = Path(model).absolute(), os.fspath(model)
-        else:
-            # A model in memory has no file, and the child is given paths only.
-            path, shown = folder / "model.onnx", model.graph.name or "model"
-            try:
-                path.write_bytes(model.SerializeToString())
-            # protobuf cannot write more than 2 GB.
-            except ValueError:
-                return SampleRun(
-                    (), (), "a model of more than 2 GB can be sampled from a file only"
-                )
-        files = [folder / f"{number}.safetensors" for number in range(len(inputs))]
-        arguments = {
-            "model": str(path),
-            "inputs": [str(file) for file in files],
-            "records": [
-                write_arrays(file, arrays) for file, arrays in zip(files, inputs, strict=True)
-            ],
-            "outputs": str(folder),
-            "names": None if outputs is None else list(outputs),
-            "wide": wide,
-            "threads": threads,
-            "custom_ops": list(custom_ops),
-        }
+        path, shown = _model_file(model, folder)
+        if path is None:
+            return SampleRun((), (), "a model of more than 2 GB can be sampled from a file only")
         answer = run_child(
             TASK,
-            arguments,
+            {"model": str(path), "outputs": str(folder), **_written(inputs, folder), **settings},
             seconds=seconds,
-            memory_bytes=memory_bytes,
+            memory_bytes=memory_for_a_child() if memory_bytes is None else memory_bytes,
             doing=f"{printable(shown)}: running it with onnxruntime on sample inputs",
         )
-        # Nothing is wrong with a model that random inputs do not fit.
-        if "not_sampled" in answer:
-            return SampleRun((), (), printable(answer["not_sampled"], 400))
-        outputs_of_runs, wide_of_runs, others = (
-            tuple(
-                read_arrays(folder / f"{kind}.{number}.safetensors", records)
-                for number, records in enumerate(answer[kind])
-            )
-            for kind in ("outputs", "wide", "others")
+        return _answered(answer, folder)
+
+
+def _model_file(
+    model: str | os.PathLike[str] | onnx.ModelProto, folder: Path
+) -> tuple[Path | None, str]:
+    """Return the file of a model, and what messages call it; None for a model that no file can hold."""
+    if isinstance(model, str | os.PathLike):
+        return Path(model).absolute(), os.fspath(model)
+    # A model in memory has no file, and the child is given paths only.
+    path, shown = folder / "model.onnx", model.graph.name or "model"
+    try:
+        path.write_bytes(model.SerializeToString())
+    # protobuf cannot write more than 2 GB.
+    except ValueError:
+        return None, shown
+    return path, shown
+
+
+def _written(
+    inputs: Sequence[Mapping[str, npt.NDArray[Any]]], folder: Path
+) -> dict[str, list[Any]]:
+    """Write the inputs of each run to a file, and return what the child must know to read them."""
+    files = [folder / f"{number}.safetensors" for number in range(len(inputs))]
+    records = [write_arrays(file, arrays) for file, arrays in zip(files, inputs, strict=True)]
+    return {"inputs": [str(file) for file in files], "records": records}
+
+
+def _answered(answer: Mapping[str, Any], folder: Path) -> SampleRun:
+    # Nothing is wrong with a model that random inputs do not fit.
+    if "not_sampled" in answer:
+        return SampleRun((), (), printable(answer["not_sampled"], 400))
+    outputs, wide, others = (
+        tuple(
+            read_arrays(folder / f"{kind}.{number}.safetensors", records)
+            for number, records in enumerate(answer[kind])
         )
-        return SampleRun(outputs_of_runs, wide_of_runs, "", others)
+        for kind in ("outputs", "wide", "others")
+    )
+    return SampleRun(outputs, wide, "", others)

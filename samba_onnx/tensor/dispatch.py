@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from samba_onnx.functional import HOST_OPERATORS, TABLE, FunctionKind
+from samba_onnx.functional.host_keywords import check_keywords
 from samba_onnx.functional.index_types import widened
-from samba_onnx.functional.limits import check_keywords
 from samba_onnx.functional.promotion import promoted
 from samba_onnx.functional.table import Reads, is_in_place
 from samba_onnx.tensor.host_writes import HOST_WRITES

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from samba_onnx.export.capture.modules import Inputs, arguments
+from samba_onnx.export.capture.captured_modules import Inputs, arguments
 from samba_onnx.export.programs.inference import Exported, export_inference
 from tests.export.operators.harness import run_model
 

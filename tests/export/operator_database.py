@@ -18,10 +18,10 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.capture.modules import PlaceholderKind, capture
+from samba_onnx.export.capture.captured_modules import PlaceholderKind, capture
 from samba_onnx.export.translation import graphs as translation
 from samba_onnx.export.translation.builder import GraphBuilder
-from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.element_types import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
 from tests.export.operators.harness import run_model
 

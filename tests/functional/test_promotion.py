@@ -14,8 +14,8 @@ from torch.nn import functional
 import samba_onnx as samba
 from samba_onnx.comparing.eager.inference import compare_with_eager
 from samba_onnx.comparing.outcome import ComparisonOutcome
-from samba_onnx.export.capture import promotion
-from samba_onnx.export.capture.modules import capture
+from samba_onnx.export.capture import mixed_precision
+from samba_onnx.export.capture.captured_modules import capture
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.functional import HOST_OPERATORS
 from samba_onnx.functional.promotion import PROMOTED, Promotion
@@ -246,7 +246,7 @@ def test_a_module_of_one_type_is_not_touched(
     def installed() -> None:
         raise AssertionError("a module of one type computes within a mode")
 
-    monkeypatch.setattr(promotion, "Promotion", installed)
+    monkeypatch.setattr(mixed_precision, "Promotion", installed)
     compare_with_eager(module, (batch,), export_inference(module, (batch,)))
 
 
@@ -260,7 +260,7 @@ def test_mixed_modules_are_within_the_mode_and_leave_nothing_behind(
             super().__init__()
             count[0] += 1
 
-    monkeypatch.setattr(promotion, "Promotion", Counted)
+    monkeypatch.setattr(mixed_precision, "Promotion", Counted)
     check, module = (
         nn.RNNBase.check_input,
         nn.Sequential(nn.Linear(4, 4).bfloat16(), nn.Linear(4, 2)),

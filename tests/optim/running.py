@@ -9,7 +9,7 @@ import onnxruntime as ort
 import torch
 
 from samba_onnx.export.programs.optimizers import OptimizerParts, optimizer_parts
-from samba_onnx.export.translation.dtypes import onnx_type, torch_type
+from samba_onnx.export.translation.element_types import onnx_type, torch_type
 from samba_onnx.facts.names import gradient_name
 from samba_onnx.optim import HyperparameterValue, OptimizerRecord, derive, optimizer_record
 from samba_onnx.optim.argins import steps_after, with_settings

@@ -14,7 +14,7 @@ from samba_onnx.export.programs.optimizers import (
     clip_coefficient_name,
     optimizer_parts,
 )
-from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.element_types import onnx_type
 from samba_onnx.optim import SGD, Adam, AdamW, optimizer_record
 from samba_onnx.program.kinds import SymbolKind
 from tests.optim.running import prepare

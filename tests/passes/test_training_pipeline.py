@@ -9,7 +9,7 @@ from samba_onnx.errors import InternalError
 from samba_onnx.passes import pipeline
 from samba_onnx.passes.order import PassContext
 from samba_onnx.passes.pipeline import run_pipeline, run_training_pipeline
-from samba_onnx.pef.rewriting import PassSummary
+from samba_onnx.pef.rewrite_records import PassSummary
 from tests.passes.rewrites.applying import Knows, KnowsAll, operators, parse
 
 EQUAL = """g (float[2] x) => (float[2] y) <float[2] v = {1, 2}, float[2] w = {1, 2}> {

@@ -17,7 +17,7 @@ from samba_onnx.pef.manifest import (
     Member,
 )
 from samba_onnx.pef.original_files import OriginalFile
-from samba_onnx.pef.rewriting import PassSummary
+from samba_onnx.pef.rewrite_records import PassSummary
 from samba_onnx.pef.target_summary import Assumption
 from samba_onnx.program.kinds import SectionType
 from tests.pef.builders import manifest, weights_layout

@@ -102,7 +102,8 @@ def test_whole_numbers_become_fractions_on_request_only() -> None:
 
 def test_whatever_pydantic_refuses_in_a_manifest_is_refused() -> None:
     """Put other values in every place of a manifest and compare with a validator of another make."""
-    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    # By name: aliases are the names that fields have in reports.
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, populate_by_name=True)
     adapter = TypeAdapter(tuple[Manifest], config=config)
     tree = to_tree(manifest(weights_layout()))
     compared = 0

@@ -21,7 +21,7 @@ from samba_onnx.pef.manifest import (
     Symbol,
     Transfer,
 )
-from samba_onnx.pef.rewriting import PassSummary
+from samba_onnx.pef.rewrite_records import PassSummary
 from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
 from samba_onnx.program.kinds import SymbolKind
 

@@ -10,7 +10,7 @@ import pytest
 
 from samba_onnx.report import Report
 from samba_onnx.report.documents import json_schema, to_json
-from samba_onnx.report.records import record
+from samba_onnx.report.report_records import record
 from samba_onnx.report.schemas import documents
 from tests.report.samples import all_on_rdu, detector
 from tests.versions import needs

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from samba_onnx.report.legalisation import LegalisationReport, left_table
+from samba_onnx.pef.rewrite_records import LegalisedRule
+from samba_onnx.report.legalisation import left_table
 
 
-def of_graph(graph: str, *left: str, **refused: str) -> LegalisationReport:
-    return LegalisationReport("pad", graph, (), {}, left, 0, 0, 0.0, refused)
+def of_graph(graph: str, *left: str, **refused: str) -> LegalisedRule:
+    return LegalisedRule("pad", graph, (), {}, left, 0, 0, 0.0, refused)
 
 
-def text(*rules: LegalisationReport) -> str:
+def text(*rules: LegalisedRule) -> str:
     table = left_table(rules, None)
     if table is None:
         return ""

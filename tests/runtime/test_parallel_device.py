@@ -1,7 +1,7 @@
 """Programs of several emulated RDUs: numbers, plan and ledger, and what happens when one of them fails.
 
 Sums are added in another order than on one RDU: float32 results differ by rounding only (2e-5, as in
-``tests/passes/sharding/test_programs.py``).
+``tests/passes/sharding/test_sharded_programs.py``).
 """
 
 from __future__ import annotations

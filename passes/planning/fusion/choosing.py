@@ -11,7 +11,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.fusion.rule_files import read_rules
 from samba_onnx.passes.targets import Target
-from samba_onnx.passes.targets.files import FOLDER
+from samba_onnx.passes.targets.target_files import FOLDER
 from samba_onnx.safety.files import printable
 
 FUSING = "o1"

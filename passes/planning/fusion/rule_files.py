@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from samba_onnx.errors import UsageError
-from samba_onnx.passes.planning.fusion.operators import operator_names
 from samba_onnx.passes.planning.fusion.patterns import FusionRule, FusionRules, PatternEntry
+from samba_onnx.passes.planning.fusion.pytorch_names import operator_names
 from samba_onnx.passes.planning.fusion.variants import PatternError, check_pattern, variants
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.yaml_files import YamlDocument, read_yaml

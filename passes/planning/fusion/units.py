@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.planning.fusion.matching import StepBudget, Unit, embeddings
-from samba_onnx.passes.planning.fusion.operators import operator_names
 from samba_onnx.passes.planning.fusion.patterns import Pattern, PatternEntry
+from samba_onnx.passes.planning.fusion.pytorch_names import operator_names
 from samba_onnx.program.dataflow import Dataflow, dimensions
 
 

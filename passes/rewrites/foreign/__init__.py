@@ -6,8 +6,7 @@ Each file holds the rules of one family; importing this package enters them all.
 from __future__ import annotations
 
 from samba_onnx.passes.rewrites.foreign import (
-    activations,
-    attention,
+    activation_functions,
     cached_attention,
     convolutions,
     embeddings,
@@ -25,6 +24,7 @@ from samba_onnx.passes.rewrites.foreign import (
     quantized_elements,
     quantized_products,
     rotary_embeddings,
+    sequence_attention,
     support_vectors,
     tree_ensembles,
 )
@@ -32,8 +32,7 @@ from samba_onnx.passes.rewrites.foreign.rules import rule_of
 from samba_onnx.passes.rewrites.foreign.whole import reason_of
 
 __all__ = [
-    "activations",
-    "attention",
+    "activation_functions",
     "cached_attention",
     "convolutions",
     "embeddings",
@@ -53,6 +52,7 @@ __all__ = [
     "reason_of",
     "rotary_embeddings",
     "rule_of",
+    "sequence_attention",
     "support_vectors",
     "tree_ensembles",
 ]

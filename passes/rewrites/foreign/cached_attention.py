@@ -8,10 +8,15 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
-from samba_onnx.passes.rewrites.foreign.attention import Heads, join_heads, scores, split_heads
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.foreign.rotary_embeddings import angles_at, rotate
 from samba_onnx.passes.rewrites.foreign.rules import expands
+from samba_onnx.passes.rewrites.foreign.sequence_attention import (
+    Heads,
+    join_heads,
+    scores,
+    split_heads,
+)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import CHANNELS_LAST_DOMAIN, ONNXRUNTIME_DOMAIN
-from samba_onnx.passes.rewrites.foreign.activations import activate
+from samba_onnx.passes.rewrites.foreign.activation_functions import activate
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
 from samba_onnx.passes.rewrites.foreign.rules import expands
 

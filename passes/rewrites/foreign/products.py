@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from samba_onnx.facts.domains import ONNXRUNTIME_DOMAIN
-from samba_onnx.passes.rewrites.foreign.activations import activate
+from samba_onnx.passes.rewrites.foreign.activation_functions import activate
 from samba_onnx.passes.rewrites.foreign.drafting import Draft
 from samba_onnx.passes.rewrites.foreign.rules import expands
 

@@ -6,7 +6,6 @@ Each file holds the rules of one family; importing this package enters them all.
 from __future__ import annotations
 
 from samba_onnx.passes.rewrites.legalisation import (
-    convolutions,
     einsum,
     functions,
     masks,
@@ -15,10 +14,11 @@ from samba_onnx.passes.rewrites.legalisation import (
     places,
     quotients,
     ranking,
-    recurrence,
-    resizing,
+    recurrent_layers,
+    resized_values,
     reversal,
-    sampling,
+    sampled_elements,
+    signal_convolutions,
     unrolling,
 )
 from samba_onnx.passes.rewrites.legalisation.rules import Rule, all_rules
@@ -26,7 +26,6 @@ from samba_onnx.passes.rewrites.legalisation.rules import Rule, all_rules
 __all__ = [
     "Rule",
     "all_rules",
-    "convolutions",
     "einsum",
     "functions",
     "masks",
@@ -35,9 +34,10 @@ __all__ = [
     "places",
     "quotients",
     "ranking",
-    "recurrence",
-    "resizing",
+    "recurrent_layers",
+    "resized_values",
     "reversal",
-    "sampling",
+    "sampled_elements",
+    "signal_convolutions",
     "unrolling",
 ]

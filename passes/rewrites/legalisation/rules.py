@@ -74,7 +74,7 @@ def narrows(*, name: str, values: str, makes: str, needs: str, numbers: str) -> 
     Returns:
         The name.
     """
-    _RULES[name] = Rule(name, (), makes, needs, numbers, _undrafted, values)
+    _RULES[name] = Rule(name, (), makes, needs, numbers, _undrafted, values=values)
     return name
 
 

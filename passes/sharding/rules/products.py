@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.rewriting import integer_attribute
+from samba_onnx.passes.sharding.column_units import columns
 from samba_onnx.passes.sharding.layouts import (
     PARTIAL,
     WHOLE,
@@ -20,7 +21,6 @@ from samba_onnx.passes.sharding.layouts import (
     shifted,
 )
 from samba_onnx.passes.sharding.sharder import Sharder
-from samba_onnx.passes.sharding.units import columns
 from samba_onnx.pef.sharding import AxisSplit
 
 __all__ = ["gemm", "matmul"]

@@ -16,7 +16,7 @@ from samba_onnx.comparing.eager.running import members_of
 from samba_onnx.comparing.eager.torch_runs import FAILURES, Results, TorchRuns
 from samba_onnx.comparing.expectations import Expectation
 from samba_onnx.comparing.judge import judge
-from samba_onnx.export.capture.modules import PlaceholderKind
+from samba_onnx.export.capture.captured_modules import PlaceholderKind
 from samba_onnx.export.differentiation.joint import Joint
 from samba_onnx.facts.names import gradient_name, updated_name
 from samba_onnx.facts.tolerances import spacing

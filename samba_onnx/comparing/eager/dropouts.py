@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from samba_onnx.comparing.outcome import NotComparableError
-from samba_onnx.export.capture.modules import Captured
+from samba_onnx.export.capture.captured_modules import Captured
 from samba_onnx.export.decomposition.dropout import is_dropout, rate_of
 
 CONDITION: Final = "with the rates of all dropouts at 0"

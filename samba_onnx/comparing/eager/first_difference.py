@@ -25,7 +25,7 @@ from samba_onnx.comparing.expectations import Expectation
 from samba_onnx.comparing.judge import judge
 from samba_onnx.comparing.walk import Difference, Walk
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
-from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.element_types import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
 from samba_onnx.facts.dtypes import dtype_name
 from samba_onnx.facts.tolerances import TIMES_ALLOWED, spacing

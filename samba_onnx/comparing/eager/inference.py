@@ -20,7 +20,7 @@ from samba_onnx.comparing.outcome import (
     done,
     not_comparable,
 )
-from samba_onnx.export.capture.modules import Inputs, arguments
+from samba_onnx.export.capture.captured_modules import Inputs, arguments
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.programs.inference import Exported
 

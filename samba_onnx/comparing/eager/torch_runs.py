@@ -22,9 +22,9 @@ from samba_onnx.comparing.eager.roundings import Roundings, wide, widened
 from samba_onnx.comparing.eager.running import members_of
 from samba_onnx.comparing.outcome import NotComparableError
 from samba_onnx.export.capture.branches import missing_values
+from samba_onnx.export.capture.mixed_precision import promoting
 from samba_onnx.export.capture.outputs import plain_outputs
 from samba_onnx.export.capture.precision import computing
-from samba_onnx.export.capture.promotion import promoting
 from samba_onnx.export.capture.restoring import members_replaced
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.facts.dtypes import dtype_name

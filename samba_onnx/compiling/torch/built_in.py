@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from samba_onnx.export.capture.modules import arguments, input_names
+from samba_onnx.export.capture.captured_modules import arguments, input_names
 
 
 def built_in(model: nn.Module, inputs: Any) -> dict[str, Any]:

@@ -272,15 +272,15 @@ class _Compared:
             judged = _judged(statistics, name in self._doubtful, name in wrong)
             values.append(
                 ComparedValue(
-                    name,
-                    torchs.order[name],
-                    origin.path,
-                    origin.operator,
-                    origin.location,
-                    stage,
-                    dtype,
-                    judged,
-                    walk.take(name, [judged.comparison]),
+                    name=name,
+                    position=torchs.order[name],
+                    node=origin.path,
+                    operator=origin.operator,
+                    location=origin.location,
+                    stage=stage,
+                    dtype=dtype,
+                    statistics=judged,
+                    operands_agree=walk.take(name, [judged.comparison]),
                 )
             )
         operators = {name: torchs.origins[name].operator for name in torchs.native}
@@ -346,15 +346,15 @@ def _compare_training(
     }
     values = tuple(
         ComparedValue(
-            name,
-            place,
-            exported.members.get(_base(name), ""),
-            _role(name),
-            "",
-            producers.get(name, 0),
-            str(expected[name].dtype),
-            _judged(one, name in doubtful, name in wrong),
-            True,
+            name=name,
+            position=place,
+            node=exported.members.get(_base(name), ""),
+            operator=_role(name),
+            location="",
+            stage=producers.get(name, 0),
+            dtype=str(expected[name].dtype),
+            statistics=_judged(one, name in doubtful, name in wrong),
+            operands_agree=True,
         )
         for place, (name, one) in enumerate(statistics.items())
     )

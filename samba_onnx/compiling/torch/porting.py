@@ -46,7 +46,7 @@ from samba_onnx.compiling.torch.torch_programs import (
 from samba_onnx.compiling.torch.translation_files import load_translations
 from samba_onnx.errors import UsageError
 from samba_onnx.export.capture.archives import SUFFIX, load_exported_program, refused_by_torch
-from samba_onnx.export.capture.modules import arguments
+from samba_onnx.export.capture.captured_modules import arguments
 from samba_onnx.export.capture.precision import computing_in
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.export.programs.stochastic_rounding import round_stochastically

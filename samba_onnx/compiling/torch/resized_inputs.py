@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from samba_onnx.compiling.size_dimensions import FitDimension, chosen_axes
 from samba_onnx.compiling.torch.torch_models import TorchModel
 from samba_onnx.errors import UsageError
-from samba_onnx.export.capture.modules import input_names
+from samba_onnx.export.capture.captured_modules import input_names
 
 __all__ = ["resized", "torch_dimension"]
 

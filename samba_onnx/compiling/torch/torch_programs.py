@@ -25,9 +25,9 @@ from samba_onnx.compiling.torch.session_records import (
     write_records,
 )
 from samba_onnx.errors import UsageError
-from samba_onnx.export.capture.modules import Captured, Inputs, arguments
-from samba_onnx.export.capture.modules import input_names as flat_names
-from samba_onnx.export.capture.refusals import refuse_scripted
+from samba_onnx.export.capture.capture_refusals import refuse_scripted
+from samba_onnx.export.capture.captured_modules import Captured, Inputs, arguments
+from samba_onnx.export.capture.captured_modules import input_names as flat_names
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.export.programs.losses_rule import LossChoice
 from samba_onnx.export.programs.renaming import with_output_names

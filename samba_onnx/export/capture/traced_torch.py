@@ -9,10 +9,10 @@ from torch import nn
 
 from samba_onnx.export.capture.assignments import AssignedBuffers, written_back
 from samba_onnx.export.capture.branches import Values
-from samba_onnx.export.capture.checkpoints import plain_checkpoints
+from samba_onnx.export.capture.capture_refusals import refused_calls
+from samba_onnx.export.capture.checkpointed_calls import plain_checkpoints
 from samba_onnx.export.capture.fixed_sizes import fixed_sizes
 from samba_onnx.export.capture.host_randomness import refused_host_randomness
-from samba_onnx.export.capture.refusals import refused_calls
 from samba_onnx.export.capture.running_statistics import followed_statistics
 from samba_onnx.export.capture.samba_calls import samba_calls
 from samba_onnx.export.capture.torch_reports import without_reports

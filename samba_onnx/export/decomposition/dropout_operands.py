@@ -20,7 +20,7 @@ from samba_onnx.export.decomposition.dropout import (
     sites,
 )
 from samba_onnx.export.decomposition.rewriting import rewritten
-from samba_onnx.export.decomposition.rules import traced
+from samba_onnx.export.decomposition.torch_decompositions import traced
 from samba_onnx.export.naming import refused
 from samba_onnx.program.program import ArginSpec
 

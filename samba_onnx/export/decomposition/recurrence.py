@@ -232,7 +232,13 @@ def _lstm_gradient(ctx: Any, gradient: Tensor, final: Tensor) -> tuple[Tensor | 
     )
     exposed = o * (1 - shown * shown)
     gates, d_hidden, d_cell = cell_recurrence(
-        gradient, final, exposed, f, factors, w_hh, ctx.reverse
+        gradient=gradient,
+        final=final,
+        exposed=exposed,
+        forget=f,
+        factors=factors,
+        weight=w_hh,
+        reverse=ctx.reverse,
     )
     rows = gates.flatten(0, 1)
     d_w_ih, d_w_hh = (rows.t() @ seen.flatten(0, 1)).split([w_ih.shape[1], w_hh.shape[1]], 1)

@@ -43,9 +43,8 @@ def lstm(
     def layer(
         data: Tensor, states: list[Tensor], weights: Sequence[Any], reverse: bool
     ) -> tuple[Tensor, list[Tensor]]:
-        w_ih, w_hh, b_ih, b_hh = weights
         run = lstm_by_steps if by_steps() else lstm_layer
-        hiddens, cell = run(data, states[0], states[1], w_ih, w_hh, b_ih, b_hh, reverse)
+        hiddens, cell = run(data, *states, *weights, reverse)
         return hiddens, [last_state(hiddens, reverse), cell]
 
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
@@ -73,9 +72,8 @@ def gru(
     def layer(
         data: Tensor, states: list[Tensor], weights: Sequence[Any], reverse: bool
     ) -> tuple[Tensor, list[Tensor]]:
-        w_ih, w_hh, b_ih, b_hh = weights
         run = gru_by_steps if by_steps() else gru_layer
-        hiddens = run(data, states[0], w_ih, w_hh, b_ih, b_hh, reverse)
+        hiddens = run(data, *states, *weights, reverse)
         return hiddens, [last_state(hiddens, reverse)]
 
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
@@ -104,9 +102,8 @@ def rnn(
     def layer(
         data: Tensor, states: list[Tensor], weights: Sequence[Any], reverse: bool
     ) -> tuple[Tensor, list[Tensor]]:
-        w_ih, w_hh, b_ih, b_hh = weights
         run = rnn_by_steps if by_steps() else rnn_layer
-        hiddens = run(data, states[0], w_ih, w_hh, b_ih, b_hh, activation, reverse)
+        hiddens = run(data, *states, *weights, activation, reverse)
         return hiddens, [last_state(hiddens, reverse)]
 
     options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)

@@ -237,9 +237,10 @@ def _recurrent(
     draw: Draw | None = None,
 ) -> tuple[Tensor, ...]:
     """Compute a stack of recurrent layers with dropout between them; arguments are ATen's."""
-    ends = (bidirectional, batch_first)
+    options = {"has_biases": has_biases, "dropout": 0.0, "train": train}
+    options |= {"bidirectional": bidirectional, "batch_first": batch_first}
     if draw is None:
-        return function(value, hx, params, has_biases, num_layers, 0.0, train, *ends)
+        return function(value, hx, params, num_layers=num_layers, **options)
     directions = 2 if bidirectional else 1
     width = len(params) // num_layers
     finals: list[Sequence[Tensor]] = []
@@ -252,7 +253,7 @@ def _recurrent(
         rows = slice(layer * directions, (layer + 1) * directions)
         states = hx[rows] if isinstance(hx, Tensor) else [state[rows] for state in hx]
         weights = params[layer * width : (layer + 1) * width]
-        value, *final = function(value, states, weights, has_biases, 1, 0.0, train, *ends)
+        value, *final = function(value, states, weights, num_layers=1, **options)
         finals.append(final)
     return value, *(torch.cat(parts) for parts in zip(*finals, strict=True))
 

@@ -146,7 +146,14 @@ def flash_attention(
 ) -> Result:
     """Attend, and return the logarithms of the sums that scores were normalised by."""
     result = scaled_dot_product_attention(
-        context, query, key, value, attn_mask, dropout_p, is_causal, scale
+        context=context,
+        query=query,
+        key=key,
+        value=value,
+        attn_mask=attn_mask,
+        dropout_p=dropout_p,
+        is_causal=is_causal,
+        scale=scale,
     )
     build = context.build
     width = sizes(query)[-1]

@@ -88,7 +88,9 @@ def native_batch_norm(
     if training:
         raise _mutation(context)
     stats = (running_mean, running_variance)
-    return without_training(context, value, weight, bias, *stats, momentum, epsilon)
+    return without_training(
+        context, value, weight, bias, *stats, momentum=momentum, epsilon=epsilon
+    )
 
 
 @translates("_native_batch_norm_legit_functional")
@@ -168,7 +170,9 @@ def backward(
         product = build.reduce("ReduceSum", build.multiply(slope, centred), axes)
         results[1] = build.multiply(product, inverse) if mask[1] else None
         if mask[0] and training:
-            results[0] = _centred_gradient(build, slope, centred, total, product, inverse, scale)
+            results[0] = _centred_gradient(
+                build, slope, centred, total=total, product=product, inverse=inverse, scale=scale
+            )
     return as_stated(context, results)
 
 
@@ -230,7 +234,7 @@ def _by_batch(
     mean = build.reduce("ReduceMean", wide, axes)
     centred = build.subtract(wide, per_channel(build, mean, rank))
     variance = build.reduce("ReduceMean", build.multiply(centred, centred), axes)
-    result = emit_inference(build, wide, weight, bias, mean, variance, epsilon)
+    result = emit_inference(build, wide, weight, bias, mean, variance, epsilon=epsilon)
     return build.cast(result, element(value)), mean, variance
 
 

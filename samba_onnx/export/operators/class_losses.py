@@ -112,7 +112,13 @@ def cross_entropy_loss(
     classes = sizes(value)[axis]
     if is_floating(target):
         return _by_probabilities(
-            build, logarithms, target, weight, reduction, label_smoothing / classes, label_smoothing
+            build=build,
+            logarithms=logarithms,
+            target=target,
+            weight=weight,
+            reduction=reduction,
+            floor=label_smoothing / classes,
+            label_smoothing=label_smoothing,
         )
     loss, weights = _negative_log_likelihood(build, logarithms, target, weight, ignore_index)
     if label_smoothing:

@@ -10,7 +10,7 @@ import torch
 
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.translation.builder import Operand, Scalar
-from samba_onnx.export.translation.dtypes import torch_type
+from samba_onnx.export.translation.element_types import torch_type
 
 
 def _filled(context: Context, content: Scalar) -> ir.Value:

@@ -16,7 +16,7 @@ from samba_onnx.export.operators.batch_normalization import (
 from samba_onnx.export.operators.registry import Context, translates
 from samba_onnx.export.operators.spatial import as_stated, widen
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
-from samba_onnx.export.translation.dtypes import torch_type
+from samba_onnx.export.translation.element_types import torch_type
 
 
 @translates("layer_norm")

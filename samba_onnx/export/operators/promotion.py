@@ -20,7 +20,7 @@ from samba_onnx.export.translation.builder import (
     element,
     sizes,
 )
-from samba_onnx.export.translation.dtypes import onnx_type, torch_type
+from samba_onnx.export.translation.element_types import onnx_type, torch_type
 
 _NARROW: Final = ir.DataType.BFLOAT16
 _WIDER: Final = MappingProxyType(

@@ -23,7 +23,7 @@ from samba_onnx.export.operators.spatial import (
     repeat_elements,
 )
 from samba_onnx.export.translation.builder import element, sizes
-from samba_onnx.export.translation.dtypes import torch_type
+from samba_onnx.export.translation.element_types import torch_type
 
 aten = torch.ops.aten
 

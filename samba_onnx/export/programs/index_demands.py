@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import Tensor, fx
 
-from samba_onnx.export.capture.modules import Captured, PlaceholderKind
+from samba_onnx.export.capture.captured_modules import Captured, PlaceholderKind
 from samba_onnx.export.naming import operator_name
 from samba_onnx.program.index_demands import IndexDemand
 

@@ -15,8 +15,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from samba_onnx.errors import ModelError, UsageError
-from samba_onnx.export.capture.conforming import check_constants
-from samba_onnx.export.capture.modules import (
+from samba_onnx.export.capture.captured_modules import (
     Captured,
     Inputs,
     Placeholder,
@@ -25,7 +24,8 @@ from samba_onnx.export.capture.modules import (
     captured,
     export_module,
 )
-from samba_onnx.export.capture.modules import input_names as names_of
+from samba_onnx.export.capture.captured_modules import input_names as names_of
+from samba_onnx.export.capture.conforming import check_constants
 from samba_onnx.export.decomposition.dropout_operands import with_dropout_operands
 from samba_onnx.export.differentiation.joint import Joint
 from samba_onnx.export.naming import SymbolClaims, dropout_name
@@ -34,7 +34,7 @@ from samba_onnx.export.programs.losses_rule import LossChoice
 from samba_onnx.export.programs.narrow_residents import narrow_residents
 from samba_onnx.export.programs.output_names import output_names
 from samba_onnx.export.translation.builder import GraphBuilder
-from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.element_types import onnx_type
 from samba_onnx.export.translation.graphs import constant, live_nodes, translate
 from samba_onnx.facts.names import FreeNames, root_name, updated_name, written_name
 from samba_onnx.program.kinds import SectionType, SymbolKind

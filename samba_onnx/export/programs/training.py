@@ -12,14 +12,14 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, TensorArgument
 
 from samba_onnx.errors import GradientError, UsageError
-from samba_onnx.export.capture.conforming import check_sizes
-from samba_onnx.export.capture.modules import (
+from samba_onnx.export.capture.captured_modules import (
     Inputs,
     arguments,
     captured,
     export_module,
 )
-from samba_onnx.export.capture.modules import input_names as flat_names
+from samba_onnx.export.capture.captured_modules import input_names as flat_names
+from samba_onnx.export.capture.conforming import check_sizes
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 from samba_onnx.export.decomposition.dropout import Site, sites
 from samba_onnx.export.decomposition.recurrent_steps import has_whole_layers, layers_by_steps

@@ -20,7 +20,7 @@ from samba_onnx.export.naming import SymbolClaims
 from samba_onnx.export.places import node_place
 from samba_onnx.export.programs.output_names import output_name
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
-from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.element_types import onnx_type
 from samba_onnx.export.translation.graphs import constant, translate
 from samba_onnx.facts.names import (
     LOSSES,

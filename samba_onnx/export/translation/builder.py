@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import InternalError
 from samba_onnx.export.translation.constants import ConstantPool
-from samba_onnx.export.translation.values import broadcast, count, element, is_floating, sizes
+from samba_onnx.export.translation.value_types import broadcast, count, element, is_floating, sizes
 from samba_onnx.facts.names import FreeNames, joined
 from samba_onnx.facts.versions import IR_VERSION, OPSET
 from samba_onnx.program.scopes import OWN_SCOPE_KEY

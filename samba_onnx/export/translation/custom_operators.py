@@ -10,7 +10,7 @@ import onnx_ir as ir
 from torch import fx
 
 from samba_onnx.errors import ModelError, SambaError
-from samba_onnx.export.decomposition.rules import traced
+from samba_onnx.export.decomposition.torch_decompositions import traced
 from samba_onnx.export.decomposition.tracing_logs import without_tracebacks
 from samba_onnx.export.naming import refused
 from samba_onnx.export.operators.custom import CustomRule

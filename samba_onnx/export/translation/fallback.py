@@ -13,7 +13,7 @@ from onnx_ir.passes.common import InlinePass
 from torch import fx
 
 from samba_onnx.export.translation.builder import GraphBuilder
-from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.element_types import onnx_type
 from samba_onnx.facts.names import joined
 from samba_onnx.facts.versions import OPSET
 from samba_onnx.safety.collecting import collections_deferred

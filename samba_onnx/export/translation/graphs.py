@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 import samba_onnx.export.operators  # noqa: F401  fills the table
 from samba_onnx.errors import InternalError, ModelError
-from samba_onnx.export.decomposition.rules import decomposed
+from samba_onnx.export.decomposition.torch_decompositions import decomposed
 from samba_onnx.export.naming import fusion_mark, refused, scope_name, whole_operator
 from samba_onnx.export.operators.custom import CustomRule, find_custom
 from samba_onnx.export.operators.custom_context import TranslationContext
@@ -34,7 +34,7 @@ from samba_onnx.export.translation.complex_numbers import (
     is_complex,
 )
 from samba_onnx.export.translation.custom_operators import custom_results
-from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.element_types import onnx_type
 from samba_onnx.export.translation.fallback import borrowed
 from samba_onnx.program.scopes import OPERATOR_KEY
 from samba_onnx.program.source_location import STACK_TRACE

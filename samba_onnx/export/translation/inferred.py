@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from samba_onnx.errors import ModelError
 from samba_onnx.export.translation.builder import GraphBuilder, Operand
-from samba_onnx.export.translation.values import element
+from samba_onnx.export.translation.value_types import element
 from samba_onnx.facts.versions import OPSET
 
 _LARGEST: Final = 1 << 16

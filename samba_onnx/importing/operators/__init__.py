@@ -3,6 +3,7 @@
 from samba_onnx.importing.operators import (  # noqa: F401
     activations,
     attention,
+    axis_reductions,
     convolutions,
     elementwise,
     indexing,
@@ -13,7 +14,6 @@ from samba_onnx.importing.operators import (  # noqa: F401
     quantisation,
     randomness,
     recurrent,
-    reductions,
     resizing,
     sampling,
     sequences,

@@ -81,7 +81,16 @@ def _operands(node: Node, operands: Sequence[Tensor | None]) -> _Operands:
     hidden = zeros if hidden is None else hidden
     if node.operator == "LSTM":
         cell = zeros if cell is None else cell
-    return _Operands(value, weights, recurrence, bias, lengths, hidden, cell, peepholes)
+    return _Operands(
+        value=value,
+        weights=weights,
+        recurrence=recurrence,
+        bias=bias,
+        lengths=lengths,
+        hidden=hidden,
+        cell=cell,
+        peepholes=peepholes,
+    )
 
 
 def _results(node: Node, parameters: _Operands, results: Tensor) -> Tensor:

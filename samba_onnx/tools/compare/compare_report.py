@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from samba_onnx.report.records import SCHEMA_VERSION, record
+from samba_onnx.report.report_records import SCHEMA_VERSION, record
 
 
 @record

@@ -74,7 +74,7 @@ def _plan(report: Report, rows: int | None) -> RenderableType | None:
             CAUSES.get(transfer.cause, transfer.cause),
             transfer.symbol,
             byte_text(transfer.bytes),
-            second_text(transfer.modelled_seconds),
+            second_text(transfer.seconds),
         )
         for graph in report.graphs
         for transfer in graph.run_transfers

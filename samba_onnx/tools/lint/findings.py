@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from samba_onnx.pef.decoding import NOT_REPORTED, reported_as
 
 
-class Severity(enum.Enum):
+class Severity(enum.StrEnum):
     """How bad it is to leave a finding as it is."""
 
     ERROR = "error"
@@ -29,9 +31,10 @@ class Severity(enum.Enum):
 class LintRule:
     """A way of writing programs that hurts on an RDU."""
 
-    id: str
+    id: str = field(metadata=reported_as("rule"))
     """The name of the rule, for comments in programs and for machines; it never changes."""
     severity: Severity
+    """``error``, ``warning`` or ``note``."""
     title: str
     """What the rule finds, in a few words."""
     why: str
@@ -40,11 +43,11 @@ class LintRule:
     """What to write."""
     source: str
     """Where it is documented or was observed."""
-    example: str
+    example: str = field(metadata=NOT_REPORTED)
     """A program in which the rule finds something, and no other rule does."""
-    better: str
+    better: str = field(metadata=NOT_REPORTED)
     """The same program, written so that no rule finds anything."""
-    target: str = ""
+    target: str = field(default="", metadata=NOT_REPORTED)
     """The only target that the rule is about; empty if it is about all of them."""
 
 
@@ -53,11 +56,15 @@ class Finding:
     """A place of a program that a rule speaks of."""
 
     path: str
+    """The file, as it was given."""
     line: int
     """Number of the line, from 1."""
     column: int
     """Number of the column, from 1."""
-    rule: LintRule
+    rule: str
+    """Id of the rule, stable for machines."""
+    severity: Severity
+    """How bad the rule is, which is how bad this place is: ``error``, ``warning`` or ``note``."""
     message: str
     """What stands there, in one sentence."""
 

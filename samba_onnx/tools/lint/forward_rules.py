@@ -18,80 +18,80 @@ def _forward(body: str) -> str:
 
 FORWARD_RULES: tuple[LintRule, ...] = (
     LintRule(
-        "branch-on-values",
-        Severity.ERROR,
-        "A branch that depends on values of a tensor",
-        "Tracing follows the branch that the dummy inputs take; every run executes that one, "
+        id="branch-on-values",
+        severity=Severity.ERROR,
+        title="A branch that depends on values of a tensor",
+        why="Tracing follows the branch that the dummy inputs take; every run executes that one, "
         "whatever its own values are.",
-        "Compute both and choose with `torch.where`; branch on shapes, flags or the module's mode "
+        instead="Compute both and choose with `torch.where`; branch on shapes, flags or the module's mode "
         "only, which are the same in every run.",
-        "Model conversion overview: conditional statements do not become part of the graph on the "
+        source="Model conversion overview: conditional statements do not become part of the graph on the "
         "RDU, only the branches that were taken are preserved",
-        _forward("""
+        example=_forward("""
             if x.sum() > 0:
                 return x * 2
             return x
         """),
-        _forward("""
+        better=_forward("""
             return torch.where(x.sum() > 0, x * 2, x)
         """),
     ),
     LintRule(
-        "host-read-in-forward",
-        Severity.ERROR,
-        "A value that forward takes out of a tensor",
-        "While a program is traced a tensor has no value, or that of a dummy input, which would be "
+        id="host-read-in-forward",
+        severity=Severity.ERROR,
+        title="A value that forward takes out of a tensor",
+        why="While a program is traced a tensor has no value, or that of a dummy input, which would be "
         "the same number in every run.",
-        "Keep it a tensor: operators take tensors of one element in place of numbers.",
-        "Model conversion overview: tracing makes a static graph with dummy tensors",
-        _forward("""
+        instead="Keep it a tensor: operators take tensors of one element in place of numbers.",
+        source="Model conversion overview: tracing makes a static graph with dummy tensors",
+        example=_forward("""
             return x * x.max().item()
         """),
-        _forward("""
+        better=_forward("""
             return x * x.max()
         """),
     ),
     LintRule(
-        "size-by-values",
-        Severity.ERROR,
-        "A size that depends on values",
-        "Shapes are compiled in, and are those of the dummy inputs; a result of another size has no "
+        id="size-by-values",
+        severity=Severity.ERROR,
+        title="A size that depends on values",
+        why="Shapes are compiled in, and are those of the dummy inputs; a result of another size has no "
         "place in device memory.",
-        "Keep all elements and a mask: `torch.where(mask, x, 0)`, or choose on the host before the run.",
-        "Model conversion overview: dummy tensors have the shapes of the inputs; operators of "
+        instead="Keep all elements and a mask: `torch.where(mask, x, 0)`, or choose on the host before the run.",
+        source="Model conversion overview: dummy tensors have the shapes of the inputs; operators of "
         "data-dependent shape are in no table of the RDU",
-        _forward("""
+        example=_forward("""
             return x[x > 0].sum()
         """),
-        _forward("""
+        better=_forward("""
             return torch.where(x > 0, x, 0).sum()
         """),
     ),
     LintRule(
-        "random-in-forward",
-        Severity.ERROR,
-        "Random numbers outside of dropout",
-        "Of random operators only dropout is documented on the RDU: numbers that are drawn while a "
+        id="random-in-forward",
+        severity=Severity.ERROR,
+        title="Random numbers outside of dropout",
+        why="Of random operators only dropout is documented on the RDU: numbers that are drawn while a "
         "program is traced would be the same in every run, so it is refused.",
-        "Use `torch.nn.Dropout`, or draw the numbers on the host and give them to each run as an input.",
-        "PyTorch operator support: dropout is the only random operator; get_dropout_seed_argin_names",
-        _forward("""
+        instead="Use `torch.nn.Dropout`, or draw the numbers on the host and give them to each run as an input.",
+        source="PyTorch operator support: dropout is the only random operator; get_dropout_seed_argin_names",
+        example=_forward("""
             return x + torch.randn_like(x)
         """),
-        "import torch\n\n\nclass Net(torch.nn.Module):\n"
+        better="import torch\n\n\nclass Net(torch.nn.Module):\n"
         "    def forward(self, x: torch.Tensor, noise: torch.Tensor):\n        return x + noise\n",
     ),
     LintRule(
-        "cannot-be-traced",
-        Severity.ERROR,
-        "A construct that is refused",
-        "Control flow as an operator, modules of torch.jit, packed sequences, transformations of "
+        id="cannot-be-traced",
+        severity=Severity.ERROR,
+        title="A construct that is refused",
+        why="Control flow as an operator, modules of torch.jit, packed sequences, transformations of "
         "functions, reentrant checkpoints and a backward inside of forward have no static graph.",
-        "Write it with ordinary operators on tensors of fixed shape; checkpoints take "
+        instead="Write it with ordinary operators on tensors of fixed shape; checkpoints take "
         "`use_reentrant=False`, and gradients are for the sections of type BCKWD.",
-        "Model conversion overview: control flow within a model is not supported; "
+        source="Model conversion overview: control flow within a model is not supported; "
         "docs/training_checklist.md lists what is refused here",
-        """\
+        example="""\
 import torch
 
 
@@ -103,7 +103,7 @@ class Net(torch.nn.Module):
     def forward(self, x: torch.Tensor):
         return self.inner(x)
 """,
-        """\
+        better="""\
 import torch
 
 
@@ -117,16 +117,16 @@ class Net(torch.nn.Module):
 """,
     ),
     LintRule(
-        "host-operator",
-        Severity.WARNING,
-        "An operator that runs on the CPU",
-        "The graph is cut there: each run copies its operands to the host and its results back, "
+        id="host-operator",
+        severity=Severity.WARNING,
+        title="An operator that runs on the CPU",
+        why="The graph is cut there: each run copies its operands to the host and its results back, "
         "which has a significant performance hit.",
-        "Use operators that `samba-port ops` lists; otherwise compute it before the first or after "
+        instead="Use operators that `samba-port ops` lists; otherwise compute it before the first or after "
         "the last operator of the model, on the host.",
-        "Model conversion overview: transferring data between RDU and CPU; reasons are rows of the "
+        source="Model conversion overview: transferring data between RDU and CPU; reasons are rows of the "
         "target's operator table",
-        """\
+        example="""\
 import torch
 import torch.nn.functional as F
 
@@ -139,7 +139,7 @@ class Net(torch.nn.Module):
     def forward(self, x: torch.Tensor):
         return F.interpolate(self.inner(x), scale_factor=2)
 """,
-        """\
+        better="""\
 import torch
 
 
@@ -154,51 +154,51 @@ class Net(torch.nn.Module):
 """,
     ),
     LintRule(
-        "data-type",
-        Severity.WARNING,
-        "A data type that the RDU does not have",
-        "The operator tables of the RDU have bfloat16, float32, integers of 16 to 64 bits and bool; "
+        id="data-type",
+        severity=Severity.WARNING,
+        title="A data type that the RDU does not have",
+        why="The operator tables of the RDU have bfloat16, float32, integers of 16 to 64 bits and bool; "
         "operators on float64, float16 and complex numbers run on the CPU.",
-        "Use `.float()` or `.bfloat16()`.",
-        "PyTorch operator support: no row has FP16, FP64 or complex numbers",
-        _forward("""
+        instead="Use `.float()` or `.bfloat16()`.",
+        source="PyTorch operator support: no row has FP16, FP64 or complex numbers",
+        example=_forward("""
             return x.double().mean()
         """),
-        _forward("""
+        better=_forward("""
             return x.float().mean()
         """),
     ),
     LintRule(
-        "state-in-attribute",
-        Severity.WARNING,
-        "A tensor that forward leaves in the module",
-        "forward is executed once, while it is traced; what it leaves in attributes is not what later "
+        id="state-in-attribute",
+        severity=Severity.WARNING,
+        title="A tensor that forward leaves in the module",
+        why="forward is executed once, while it is traced; what it leaves in attributes is not what later "
         "runs compute, and is taken back after the trace here.",
-        "Return it, or write it to a buffer that `register_buffer` made.",
-        "Model conversion overview: tracing converts the module to a static graph; "
+        instead="Return it, or write it to a buffer that `register_buffer` made.",
+        source="Model conversion overview: tracing converts the module to a static graph; "
         "docs/training_checklist.md",
-        _forward("""
+        example=_forward("""
             self.last = x * 2
             return self.last
         """),
-        _forward("""
+        better=_forward("""
             last = x * 2
             return last
         """),
     ),
     LintRule(
-        "print-in-forward",
-        Severity.NOTE,
-        "Output of forward",
-        "forward is executed while a program is traced, and in no run: it prints once, and shows "
+        id="print-in-forward",
+        severity=Severity.NOTE,
+        title="Output of forward",
+        why="forward is executed while a program is traced, and in no run: it prints once, and shows "
         "dummy inputs.",
-        "Return the tensor and print it after the run.",
-        "Model conversion overview: tracing happens during compilation",
-        _forward("""
+        instead="Return the tensor and print it after the run.",
+        source="Model conversion overview: tracing happens during compilation",
+        example=_forward("""
             print("in forward", x.shape)
             return x * 2
         """),
-        _forward("""
+        better=_forward("""
             return x * 2
         """),
     ),

@@ -15,8 +15,8 @@ from samba_onnx.facts.defaults import DEFAULT_TARGET
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from samba_onnx.tools.lint.findings import Finding, LintRule
-    from samba_onnx.tools.lint.lint_report import LintReport, RuleReport
+    from samba_onnx.tools.lint.findings import Finding
+    from samba_onnx.tools.lint.lint_report import LintReport
 
 
 class FailOn(enum.Enum):
@@ -76,15 +76,14 @@ def lint_report(findings: Sequence[Finding], files: int, target: str) -> LintRep
     """
     from samba_onnx.report.units import count_text
     from samba_onnx.tools.lint.findings import Severity
-    from samba_onnx.tools.lint.lint_report import FindingReport, LintReport
-    from samba_onnx.tools.lint.rules import RULES
+    from samba_onnx.tools.lint.lint_report import LintReport
+    from samba_onnx.tools.lint.rule_table import RULES
 
     counts = {
-        severity: sum(finding.rule.severity is severity for finding in findings)
-        for severity in Severity
+        severity: sum(finding.severity is severity for finding in findings) for severity in Severity
     }
     words = [count_text(count, severity.value) for severity, count in counts.items() if count]
-    found = {finding.rule.id for finding in findings}
+    found = {finding.rule for finding in findings}
     rules = sorted(
         (rule for rule in RULES.values() if rule.id in found), key=lambda rule: rule.severity.rank
     )
@@ -95,25 +94,9 @@ def lint_report(findings: Sequence[Finding], files: int, target: str) -> LintRep
         errors=counts[Severity.ERROR],
         warnings=counts[Severity.WARNING],
         notes=counts[Severity.NOTE],
-        findings=tuple(
-            FindingReport(
-                finding.path,
-                finding.line,
-                finding.column,
-                finding.rule.id,
-                finding.rule.severity.value,
-                finding.message,
-            )
-            for finding in findings
-        ),
-        rules=tuple(_rule(rule) for rule in rules),
+        findings=tuple(findings),
+        rules=tuple(rules),
     )
-
-
-def _rule(rule: LintRule) -> RuleReport:
-    from samba_onnx.tools.lint.lint_report import RuleReport
-
-    return RuleReport(rule.id, rule.severity.value, rule.title, rule.why, rule.instead, rule.source)
 
 
 def _fails(findings: Sequence[Finding], fail_on: FailOn) -> bool:
@@ -123,4 +106,4 @@ def _fails(findings: Sequence[Finding], fail_on: FailOn) -> bool:
     if fail_on is FailOn.NEVER:
         return False
     worst = Severity(fail_on.value).rank
-    return any(finding.rule.severity.rank <= worst for finding in findings)
+    return any(finding.severity.rank <= worst for finding in findings)

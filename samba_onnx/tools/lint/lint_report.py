@@ -2,43 +2,8 @@
 
 from __future__ import annotations
 
-from samba_onnx.report.records import SCHEMA_VERSION, record
-
-
-@record
-class FindingReport:
-    """A place of a program that will hurt on an RDU."""
-
-    path: str
-    """The file, as it was given."""
-    line: int
-    """Number of the line, from 1."""
-    column: int
-    """Number of the column, from 1."""
-    rule: str
-    """Id of the rule, stable for machines."""
-    severity: str
-    """``error``, ``warning`` or ``note``."""
-    message: str
-    """What stands there, in one sentence."""
-
-
-@record
-class RuleReport:
-    """A rule that something was found by."""
-
-    rule: str
-    """Id of the rule."""
-    severity: str
-    """``error``, ``warning`` or ``note``."""
-    title: str
-    """What the rule finds, in a few words."""
-    why: str
-    """What happens on an RDU."""
-    instead: str
-    """What to write."""
-    source: str
-    """Where it is documented or was observed."""
+from samba_onnx.report.report_records import SCHEMA_VERSION, record
+from samba_onnx.tools.lint.findings import Finding, LintRule
 
 
 @record
@@ -57,9 +22,9 @@ class LintReport:
     """Findings of severity ``warning``."""
     notes: int
     """Findings of severity ``note``."""
-    findings: tuple[FindingReport, ...]
+    findings: tuple[Finding, ...]
     """By file and line."""
-    rules: tuple[RuleReport, ...]
+    rules: tuple[LintRule, ...]
     """The rules of the findings, the worst first."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document."""

@@ -7,7 +7,8 @@ from rich.text import Text
 
 from samba_onnx.report.layout import titled
 from samba_onnx.report.units import count_text, printable
-from samba_onnx.tools.lint.lint_report import FindingReport, LintReport, RuleReport
+from samba_onnx.tools.lint.findings import Finding, LintRule
+from samba_onnx.tools.lint.lint_report import LintReport
 
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
@@ -36,7 +37,7 @@ def lint_text(report: LintReport, rows: int | None = 12) -> RenderableType:
     return Group(*parts)
 
 
-def _finding(finding: FindingReport) -> RenderableType:
+def _finding(finding: Finding) -> RenderableType:
     place = f"{printable(finding.path)}:{finding.line}:{finding.column}: "
     return Text.assemble(
         place,
@@ -45,9 +46,9 @@ def _finding(finding: FindingReport) -> RenderableType:
     )
 
 
-def _rule(rule: RuleReport) -> RenderableType:
+def _rule(rule: LintRule) -> RenderableType:
     return titled(
-        f"{rule.rule}: {rule.title}",
+        f"{rule.id}: {rule.title}",
         Text(f"why: {rule.why}"),
         Text(f"instead: {rule.instead}"),
     )

@@ -21,7 +21,7 @@ from samba_onnx.tools.lint.model_checks import MODEL_CHECKS
 from samba_onnx.tools.lint.name_checks import NAME_CHECKS
 from samba_onnx.tools.lint.order_checks import ORDER_CHECKS
 from samba_onnx.tools.lint.program_checks import PROGRAM_CHECKS
-from samba_onnx.tools.lint.rules import RULES
+from samba_onnx.tools.lint.rule_table import RULES
 from samba_onnx.tools.lint.source import SourceFile, read_source, too_deep
 
 CHECKS = (
@@ -89,12 +89,12 @@ def _findings(source: SourceFile, context: LintContext) -> list[Finding]:
 def _sorted_findings(source: SourceFile, context: LintContext) -> list[Finding]:
     found = {
         # By place and rule: two checks, or one that walks a loop twice, may find the same.
-        (finding.line, finding.column, finding.rule.id): finding
+        (finding.line, finding.column, finding.rule): finding
         for check in CHECKS
         for remark in check(source, context)
         for finding in [_finding(source, remark)]
         # A comment is looked at where the finding is, so that it stands beside what it is about.
-        if not source.ignores(finding.line, finding.rule.id)
+        if not source.ignores(finding.line, finding.rule)
     }
     return [found[place] for place in sorted(found)]
 
@@ -103,7 +103,12 @@ def _finding(source: SourceFile, remark: Remark) -> Finding:
     node = remark.node
     assert isinstance(node, ast.expr | ast.stmt)  # others have no place in a file
     return Finding(
-        source.path, node.lineno, node.col_offset + 1, RULES[remark.rule], remark.message
+        path=source.path,
+        line=node.lineno,
+        column=node.col_offset + 1,
+        rule=remark.rule,
+        severity=RULES[remark.rule].severity,
+        message=remark.message,
     )
 
 

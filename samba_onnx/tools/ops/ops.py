@@ -83,7 +83,7 @@ def _operator_table(target: Target, wanted: list[str]) -> OperatorTableReport:
 def _operator(row: OperatorRow) -> OperatorReport:
     from samba_onnx.facts.operators import operations
     from samba_onnx.passes.targets.describe import describe_rule
-    from samba_onnx.passes.targets.limits import LIMITS
+    from samba_onnx.passes.targets.named_limits import LIMITS
     from samba_onnx.tools.ops.ops_report import OperatorReport
 
     # Operands that are as the row says in general need no words of their own.

@@ -6,28 +6,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from samba_onnx.report.layout import table, titled
-from samba_onnx.report.records import SCHEMA_VERSION, record
+from samba_onnx.report.report_records import SCHEMA_VERSION, record
 from samba_onnx.report.units import byte_text, count_text, second_text
-
-
-@record
-class ScaledStepReport:
-    """A modelled step of a number of replicas in one mode."""
-
-    replicas: int
-    """How many there are."""
-    mode: str
-    """When they combine gradients: ``normal``, ``inorder`` or ``optimal``."""
-    step_seconds: float
-    """Modelled time of the whole step."""
-    reduction_seconds: float
-    """Modelled time of all reductions, be it beside sections or not."""
-    waiting_seconds: float
-    """Modelled time that sections wait for reductions."""
-    efficiency: float
-    """Step of one replica divided by ``step_seconds``, where each keeps its batch."""
-    relative_throughput: float
-    """Samples per second, divided by those of one replica: ``replicas * efficiency``."""
+from samba_onnx.tools.plan.step_model import ScaledStep
 
 
 @record
@@ -62,7 +43,7 @@ class ScalingReport:
     """In how many parts they travel."""
     backward_sections: int
     """Sections of the backward, between which reductions can begin."""
-    steps: tuple[ScaledStepReport, ...]
+    steps: tuple[ScaledStep, ...]
     """By number of replicas, then by mode."""
     assumptions: tuple[ScalingAssumption, ...]
     """What the times rest on."""
@@ -85,7 +66,7 @@ def scaling_text(report: ScalingReport, rows: int | None = 12) -> RenderableType
             f"{step.replicas:,}",
             step.mode,
             # Modes differ by what they hide, which is little of a step.
-            second_text(step.step_seconds, closely=True),
+            second_text(step.seconds, closely=True),
             second_text(step.reduction_seconds),
             second_text(step.waiting_seconds),
             f"{step.efficiency:.1%}",

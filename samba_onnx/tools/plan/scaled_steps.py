@@ -10,7 +10,7 @@ from samba_onnx.pef.manifest import Graph, Manifest
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.report.units import figure_text, printable, second_text
 from samba_onnx.runtime.reducing import ReductionMode
-from samba_onnx.tools.plan.plan_report import ScaledStepReport, ScalingAssumption, ScalingReport
+from samba_onnx.tools.plan.plan_report import ScalingAssumption, ScalingReport
 from samba_onnx.tools.plan.step_model import ScaledStep, StepModel
 
 _UNSTATED: Final = "the target states none: that of the link to the host"
@@ -50,7 +50,7 @@ def scaling_report(
         gradient_bytes=model.gradient_bytes,
         buckets=len(model.buckets),
         backward_sections=len(backward),
-        steps=tuple(_step_report(step) for step in steps),
+        steps=tuple(steps),
         assumptions=tuple(_assumptions(manifest, on_rdu)),
     )
 
@@ -72,18 +72,6 @@ def _training_graph(manifest: Manifest, name: str | None) -> Graph:
         raise UsageError(f"several graphs of the PEF train; name one with --graph: {known}")
     # One that does not train is refused by its own name.
     return trains[0] if trains else manifest.graphs[0]
-
-
-def _step_report(step: ScaledStep) -> ScaledStepReport:
-    return ScaledStepReport(
-        replicas=step.replicas,
-        mode=step.mode.value,
-        step_seconds=step.seconds,
-        reduction_seconds=step.reduction_seconds,
-        waiting_seconds=step.waiting_seconds,
-        efficiency=step.efficiency,
-        relative_throughput=step.replicas * step.efficiency,
-    )
 
 
 def _headline(pef: str, manifest: Manifest, steps: Sequence[ScaledStep]) -> str:

@@ -9,11 +9,12 @@ follow each other, too, on the links, beside the sections.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.passes.timing.schedule_time import call_seconds, places, run_time
+from samba_onnx.pef.decoding import reported_as
 from samba_onnx.pef.gradients import GradientBucket, gradient_buckets, host_transfer, ring_transfer
 from samba_onnx.pef.manifest import Direction, Graph, Manifest, Symbol
 from samba_onnx.runtime.reducing import ReductionMode
@@ -31,7 +32,7 @@ class ScaledStep:
     """How many there are."""
     mode: ReductionMode
     """When they combine gradients."""
-    seconds: float
+    seconds: float = field(metadata=reported_as("step_seconds"))
     """The whole step."""
     reduction_seconds: float
     """What reductions take, be it beside sections or not."""
@@ -40,6 +41,8 @@ class ScaledStep:
     efficiency: float
     """The seconds of a step of one replica, divided by ``seconds``: which share of so many times the
     samples per second is reached, where each replica keeps its batch."""
+    relative_throughput: float
+    """How many times the samples per second of one replica."""
 
 
 class StepModel:
@@ -92,21 +95,24 @@ class StepModel:
             on_rdu: Whether devices reduce among themselves. If not, each gradient is copied to the host
                 and back; what hosts need among themselves, a target does not state, and is not counted.
         """
-        steps, plan = self._plan(mode)
         alone = self._alone.total
-        # There is nobody to combine gradients with: the step is that of a run alone.
-        if replicas == 1:
-            return ScaledStep(replicas, mode, alone, 0.0, 0.0, 1.0)
-        times = [self._bucket_seconds(bucket, replicas, on_rdu) for bucket in self.buckets]
-        seconds, waiting = _walk(steps, plan, self._times, times)
-        seconds, waiting = self._once + self._batches * seconds, self._batches * waiting
+        times: list[float] = []
+        # One has nobody to combine gradients with: the step is that of a run alone.
+        seconds, waiting = alone, 0.0
+        if replicas > 1:
+            steps, plan = self._plan(mode)
+            times = [self._bucket_seconds(bucket, replicas, on_rdu) for bucket in self.buckets]
+            seconds, waiting = _walk(steps, plan, self._times, times)
+            seconds, waiting = self._once + self._batches * seconds, self._batches * waiting
+        efficiency = alone / seconds if seconds else 1.0
         return ScaledStep(
             replicas=replicas,
             mode=mode,
             seconds=seconds,
-            reduction_seconds=self._batches * sum(times),
+            reduction_seconds=self._batches * sum(times, 0.0),
             waiting_seconds=waiting,
-            efficiency=alone / seconds if seconds else 1.0,
+            efficiency=efficiency,
+            relative_throughput=replicas * efficiency,
         )
 
     def _plan(self, mode: ReductionMode) -> tuple[list[Step], ReductionPlan]:

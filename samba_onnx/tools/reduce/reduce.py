@@ -96,7 +96,20 @@ def _report(reduced: PefReduction, pef: str, stem: str) -> ReductionReport:
     if found is None or first is None:
         count = count_text(len(reduced.comparison.values), "value")
         headline = f"{start}{count} compared, all within the tolerance: there is nothing to reduce"
-        return ReductionReport(headline, True, "", "", False, 0, 0, {}, None, "", "", 0)
+        return ReductionReport(
+            headline=headline,
+            passed=True,
+            first="",
+            location="",
+            converts_wrongly=False,
+            nodes=0,
+            model_nodes=0,
+            operators={},
+            max_relative_error=None,
+            model="",
+            inputs="",
+            trials=0,
+        )
     files = found.write(stem)
     operators = Counter(qualified(node.domain, node.op_type) for node in found.model.graph.node)
     # JSON has no infinite numbers.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from samba_onnx.report.records import SCHEMA_VERSION, record
+from samba_onnx.report.report_records import SCHEMA_VERSION, record
 
 
 @record

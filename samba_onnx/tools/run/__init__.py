@@ -7,5 +7,5 @@ TOOL = Tool(
     question="What does it compute, and what is copied between host and RDU?",
     place=50,
     isolated=True,
-    documents={"run": "samba_onnx.report.run:RunReport"},
+    documents={"run": "samba_onnx.tools.run.run_report:RunReport"},
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,7 +34,6 @@ from samba_onnx.facts.defaults import DEFAULT_ENGINE
 if TYPE_CHECKING:
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Fallback, Graph, Manifest, Section
-    from samba_onnx.report.run import RunReport
     from samba_onnx.runtime.device import Device
     from samba_onnx.runtime.inputs import InputSpec
 
@@ -162,6 +160,7 @@ def run(
     from samba_onnx.report.documents import to_json
     from samba_onnx.runtime.array_files import check_output_path, write_outputs
     from samba_onnx.runtime.parallel_device import open_device
+    from samba_onnx.tools.run.run_report import run_report
     from samba_onnx.tools.run.run_text import run_text
 
     begin = time.perf_counter()
@@ -191,7 +190,9 @@ def run(
             load_seconds = time.perf_counter() - begin
             activity.step("run")
             outputs, seconds = _iterate(device, graph, fed, iterations, limits, activity)
-        report = _report(opened, graph, device, outputs, load_seconds, seconds, chosen)
+        report = run_report(
+            opened, graph, chosen, device, outputs, seconds=seconds, load_seconds=load_seconds
+        )
     if output is not None:
         write_outputs(output, outputs)
     if ledger is not None:
@@ -260,6 +261,7 @@ def _inputs(
     dims: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return a value for every input: from files, then random ones if a seed is given."""
+    from samba_onnx.comparing.sample_inputs import pef_ranges, random_inputs
     from samba_onnx.runtime.array_files import read_inputs
     from samba_onnx.runtime.inputs import InputSpec
 
@@ -279,20 +281,18 @@ def _inputs(
                 "give --input NAME=FILE, or --random SEED"
             )
         return arrays
-    return arrays | _random(pef, graph, missing, arrays, specs, seed, dims)
+    shapes = _shapes(missing, arrays, specs, dims)
+    return arrays | dict(random_inputs(shapes, seed, pef_ranges(pef, graph)))
 
 
-def _random(
-    pef: Pef,
-    graph: Graph,
+def _shapes(
     missing: Mapping[str, InputSpec],
     arrays: Mapping[str, Any],
     specs: Mapping[str, InputSpec],
-    seed: int,
     dims: Mapping[str, int],
-) -> dict[str, Any]:
-    """Make random inputs whose dynamic dimensions agree with the given arrays."""
-    from samba_onnx.comparing.sample_inputs import DYNAMIC_SIZE, pef_ranges, random_inputs
+) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return type and shape of random inputs, whose dynamic dimensions agree with the given arrays."""
+    from samba_onnx.comparing.sample_inputs import DYNAMIC_SIZE
 
     known = dict(dims)
     for name, value in arrays.items():
@@ -311,7 +311,7 @@ def _random(
                 for size in spec.shape
             ),
         )
-    return dict(random_inputs(shapes, seed, pef_ranges(pef, graph)))
+    return shapes
 
 
 def _iterate(
@@ -333,60 +333,3 @@ def _iterate(
         seconds.append(time.perf_counter() - begin)
         activity.count(index + 1, iterations)
     return outputs, seconds
-
-
-def _report(
-    pef: Pef,
-    graph: Graph,
-    device: Device,
-    outputs: Mapping[str, Any],
-    load_seconds: float,
-    seconds: Sequence[float],
-    stages: Sequence[Section | Fallback],
-) -> RunReport:
-    """Put the answer together."""
-    from samba_onnx.report.run import (
-        CallTimeReport,
-        RunReport,
-        output_reports,
-        run_headline,
-        total_transfers,
-    )
-    from samba_onnx.report.times import modelled_time
-
-    whole = len(stages) == len(graph.calls)
-    per_run = total_transfers(device.ledger.run(-1))
-    mean, fastest = sum(seconds) / len(seconds), min(seconds)
-    name = Path(pef.path).name
-    return RunReport(
-        headline=run_headline(name, pef.manifest.target.name, len(seconds), mean, per_run),
-        pef=name,
-        graph=graph.name,
-        iterations=len(seconds),
-        outputs=tuple(
-            report for key, value in outputs.items() for report in output_reports(key, value)
-        ),
-        transfers_per_run=per_run,
-        transfers_at_load=total_transfers(
-            copy for copy in device.ledger.transfers if copy.call is None
-        ),
-        load_seconds=load_seconds,
-        mean_seconds=mean,
-        fastest_seconds=fastest,
-        calls=tuple(
-            CallTimeReport(
-                call=timed.call,
-                stage=timed.stage,
-                name=timed.name,
-                home="rdu" if timed.on_rdu else "cpu",
-                executions=timed.executions,
-                measured_on_this_cpu_minimum_seconds=timed.fastest_seconds,
-                measured_on_this_cpu_median_seconds=timed.median_seconds,
-                modelled_on_rdu_seconds=timed.modelled_seconds,
-                modelled_on_rdu_launch_seconds=timed.modelled_launch_seconds,
-            )
-            for timed in device.profile.calls(graph.name)
-        ),
-        stages=tuple(stage.id for stage in stages),
-        modelled_time=modelled_time(pef.manifest, [graph]) if whole else None,
-    )

@@ -6,10 +6,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from samba_onnx.report.layout import table, titled
-from samba_onnx.report.run import RunReport
 from samba_onnx.report.terminal import total_cells
 from samba_onnx.report.times import modelled_time_lines
 from samba_onnx.report.units import number_text, second_text, shape_text
+from samba_onnx.tools.run.run_report import RunReport
 
 
 def run_text(report: RunReport, rows: int | None = 12) -> RenderableType:

@@ -8,7 +8,7 @@ import io
 from collections import Counter
 from collections.abc import Sequence
 
-from samba_onnx.report.changes import ChangeReport
+from samba_onnx.report.change_reports import ChangeReport
 from samba_onnx.report.report import Report
 from samba_onnx.report.units import count_text
 from samba_onnx.tools.survey.survey_report import (

@@ -45,22 +45,16 @@ def targets(
 
 
 def _target(target: Target) -> TargetReport:
-    from samba_onnx.report.records import AssumptionReport
-    from samba_onnx.tools.targets.targets_report import TargetReport, TierReport
+    from samba_onnx.tools.targets.targets_report import TargetReport
 
     summary = target.summary
     return TargetReport(
         name=summary.name,
         description=target.description,
         operators=len(target.rows),
-        tiers=tuple(
-            TierReport(tier.name, tier.bytes, tier.bytes_per_second) for tier in summary.tiers
-        ),
+        tiers=summary.tiers,
         peak_flops_per_second=summary.peak_flops,
         link_bytes_per_second=summary.link_bytes_per_second,
         link_latency_seconds=summary.link_latency_seconds,
-        assumptions=tuple(
-            AssumptionReport(figure.name, figure.value, figure.unit, figure.note)
-            for figure in summary.assumptions
-        ),
+        assumptions=summary.assumptions,
     )

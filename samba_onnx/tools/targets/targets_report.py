@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from samba_onnx.report.records import SCHEMA_VERSION, AssumptionReport, record
-
-
-@record
-class TierReport:
-    """One tier of device memory."""
-
-    name: str
-    """``sram``, ``hbm`` or ``ddr``."""
-    capacity_bytes: int
-    """Its size."""
-    bytes_per_second: float
-    """Its bandwidth."""
+from samba_onnx.pef.target_summary import Assumption, Tier
+from samba_onnx.report.report_records import SCHEMA_VERSION, record
 
 
 @record
@@ -27,7 +16,7 @@ class TargetReport:
     """One sentence."""
     operators: int
     """Number of supported operators."""
-    tiers: tuple[TierReport, ...]
+    tiers: tuple[Tier, ...]
     """The fastest first."""
     peak_flops_per_second: dict[str, float]
     """By data type."""
@@ -35,7 +24,7 @@ class TargetReport:
     """Bandwidth between host and RDU, in each direction."""
     link_latency_seconds: float
     """Latency of one transfer."""
-    assumptions: tuple[AssumptionReport, ...]
+    assumptions: tuple[Assumption, ...]
     """Figures that are not published."""
 
 

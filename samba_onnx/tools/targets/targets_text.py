@@ -35,7 +35,7 @@ def _target(target: TargetReport) -> RenderableType:
     figures = [
         (
             f"{tier.name} memory",
-            f"{byte_text(tier.capacity_bytes)}, {rate_text(tier.bytes_per_second, 'B/s')}",
+            f"{byte_text(tier.bytes)}, {rate_text(tier.bytes_per_second, 'B/s')}",
         )
         for tier in target.tiers
     ]

@@ -162,18 +162,18 @@ def _report(verification: Verification, pef: str) -> VerificationReport:
 
     outputs = tuple(
         OutputErrorReport(
-            output.name,
-            output.type,
-            output.shape,
-            known(output.max_absolute_error),
-            known(output.max_relative_error),
-            output.tolerance,
-            known(output.of_allowed),
-            output.run,
-            output.mismatched,
-            output.elements,
-            output.passed,
-            None if output.steps is None else known(output.steps),
+            name=output.name,
+            dtype=output.type,
+            shape=output.shape,
+            max_absolute_error=known(output.max_absolute_error),
+            max_relative_error=known(output.max_relative_error),
+            tolerance=output.tolerance,
+            of_allowed=known(output.of_allowed),
+            run=output.run,
+            mismatched=output.mismatched,
+            elements=output.elements,
+            passed=output.passed,
+            steps=None if output.steps is None else known(output.steps),
         )
         for output in verification.outputs
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
-from samba_onnx.report.records import SCHEMA_VERSION, record
+from samba_onnx.report.report_records import SCHEMA_VERSION, record
 
 
 @record

@@ -13,7 +13,7 @@ from samba_onnx.comparing.eager.dropouts import _set_rate, rates_at_zero, withou
 from samba_onnx.comparing.eager.training import compare_training
 from samba_onnx.comparing.outcome import ComparisonOutcome, NotComparableError
 from samba_onnx.errors import ExportMismatchError
-from samba_onnx.export.capture.modules import PlaceholderKind, captured, export_module
+from samba_onnx.export.capture.captured_modules import PlaceholderKind, captured, export_module
 from samba_onnx.export.decomposition.dropout import rate_of
 from samba_onnx.export.operators import registry
 from samba_onnx.export.programs.training import export_training

@@ -18,7 +18,7 @@ from samba_onnx.errors import EngineRefusalError, ExportMismatchError
 from samba_onnx.export.programs import optimizers
 from samba_onnx.export.programs.optimizers import optimizer_parts
 from samba_onnx.export.programs.update_rules import Update, Updated, adam_update, sgd_update
-from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.element_types import onnx_type
 from samba_onnx.optim import SGD, Adam, AdamW, optimizer_record
 from tests.comparing.eager.planted import absent_update, batch, net
 from tests.optim.update_cases import CASES, parameters

@@ -21,7 +21,7 @@ from samba_onnx.comparing.eager.optimizers import (
 from samba_onnx.comparing.eager.torch_steps import Memory, Slot, torchs_step
 from samba_onnx.errors import ExportMismatchError
 from samba_onnx.export.programs.optimizers import optimizer_parts
-from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.element_types import onnx_type
 from samba_onnx.facts.tolerances import TIMES_TORCHS_ERROR, UPDATE_ROUNDINGS
 from samba_onnx.optim import SGD, AdamW, optimizer_record
 from samba_onnx.optim.records import Flag, GroupRecord, OptimizerKind, OptimizerRecord

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.capture.modules import capture
+from samba_onnx.export.capture.captured_modules import capture
 from tests.export.module_state import changes, state_of
 
 ROWS, WIDTH = 3, 4

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from samba_onnx.export.capture.captured_modules import capture
 from samba_onnx.export.capture.fusion_marks import mark_module, marked_lines
-from samba_onnx.export.capture.modules import capture
 from samba_onnx.export.naming import fusion_mark, operator_name
 from samba_onnx.program.fusion_marks import MARK
 

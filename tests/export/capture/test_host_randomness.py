@@ -14,7 +14,7 @@ from numpy.random import uniform
 from torch import Tensor, nn
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.capture.modules import export_module
+from samba_onnx.export.capture.captured_modules import export_module
 
 OWN = random.Random(0)
 VALUE = torch.ones(3)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from samba_onnx.export.capture.captured_modules import capture
 from samba_onnx.export.capture.identities import restore_identities
-from samba_onnx.export.capture.modules import capture
 
 
 class Broadcasting(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from samba_onnx.errors import BranchWarning, ModelError
-from samba_onnx.export.capture.modules import capture
+from samba_onnx.export.capture.captured_modules import capture
 
 
 class Counting(nn.Module):

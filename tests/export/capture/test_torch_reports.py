@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.export import _trace
 
 from samba_onnx.errors import ModelError
-from samba_onnx.export.capture.modules import capture
+from samba_onnx.export.capture.captured_modules import capture
 
 
 class Resized(nn.Module):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from samba_onnx.export.capture.modules import export_module
+from samba_onnx.export.capture.captured_modules import export_module
 from samba_onnx.export.capture.recording_rules import RuleRecorder
 
 

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 import samba_onnx.export.operators  # noqa: F401  (fills the table)
 from samba_onnx.export.operators.registry import Context, ResultSpec, find
 from samba_onnx.export.translation.builder import GraphBuilder, element, sizes
-from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.element_types import onnx_type
 from samba_onnx.runtime.engine.lowerings.bfloat16 import uses_bfloat16
 from samba_onnx.runtime.engine.lowerings.pipeline import lower
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel

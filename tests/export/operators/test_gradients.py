@@ -10,7 +10,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from samba_onnx.export.translation.builder import GraphBuilder
-from samba_onnx.export.translation.dtypes import onnx_type
+from samba_onnx.export.translation.element_types import onnx_type
 from samba_onnx.export.translation.graphs import translate
 from tests.export.operators.harness import assert_near, run_model
 

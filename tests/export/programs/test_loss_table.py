@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils import _pytree as pytree
 
+from samba_onnx.export.capture.captured_modules import export_module
 from samba_onnx.export.capture.loss_marks import LOSS_FUNCTIONS
-from samba_onnx.export.capture.modules import export_module
 from samba_onnx.export.differentiation.joint import flat_outputs
 from samba_onnx.export.programs.losses_rule import Basis, find_losses
 from tests.export.loss_table import (

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from samba_onnx.errors import GradientError
-from samba_onnx.export.capture.modules import export_module
+from samba_onnx.export.capture.captured_modules import export_module
 from samba_onnx.export.differentiation.joint import flat_outputs
 from samba_onnx.export.programs.losses_rule import Basis, LossChoice, chosen_losses, find_losses
 from samba_onnx.export.programs.training import export_training

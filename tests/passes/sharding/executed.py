@@ -18,7 +18,7 @@ from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.sharding.collectives import SHARDED
 from samba_onnx.passes.sharding.cuts import Cut
 from samba_onnx.passes.sharding.layouts import indices
-from samba_onnx.passes.sharding.programs import cut_inputs, cut_part
+from samba_onnx.passes.sharding.sharded_programs import cut_inputs, cut_part
 
 Arrays = dict[str, np.ndarray]
 

@@ -13,7 +13,12 @@ from samba_onnx.facts.names import GRADIENT
 from samba_onnx.passes.sharding.collectives import SHARDED
 from samba_onnx.passes.sharding.cuts import Cut
 from samba_onnx.passes.sharding.layouts import WHOLE, Sharding, blocks, even, reshaped
-from samba_onnx.passes.sharding.programs import MOST_RDUS, ParallelOptions, cut_inputs, cut_part
+from samba_onnx.passes.sharding.sharded_programs import (
+    MOST_RDUS,
+    ParallelOptions,
+    cut_inputs,
+    cut_part,
+)
 from samba_onnx.passes.sharding.sharder import Sharder
 from samba_onnx.pef.sharding import AxisSplit
 from samba_onnx.program.kinds import SymbolKind

@@ -13,7 +13,7 @@ import pytest
 from samba_onnx.facts.names import GRADIENT
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.sharding.cuts import Cut
-from samba_onnx.passes.sharding.programs import cut_inputs, cut_part
+from samba_onnx.passes.sharding.sharded_programs import cut_inputs, cut_part
 from samba_onnx.program.kinds import SymbolKind
 from tests.passes.sharding.executed import CutModel
 from tests.passes.sharding.models import Writer

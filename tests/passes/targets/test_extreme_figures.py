@@ -16,7 +16,7 @@ from onnx import parser
 import samba_onnx
 from samba_onnx.errors import InternalError, SambaError
 from samba_onnx.facts.figures import LARGEST, SMALLEST
-from samba_onnx.passes.targets.files import FOLDER
+from samba_onnx.passes.targets.target_files import FOLDER
 from samba_onnx.passes.timing import hosts
 
 VALUES = (

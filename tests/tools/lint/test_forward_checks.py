@@ -24,7 +24,7 @@ def rules(body: str) -> list[str]:
     """Return the rules that find something in a forward."""
     lines = "".join(f"        {line}\n" for line in body.splitlines())
     findings = lint_files([SourceFile("a.py", f"{HEAD}{lines}".encode())])
-    return [finding.rule.id for finding in findings]
+    return [finding.rule for finding in findings]
 
 
 @pytest.mark.parametrize(

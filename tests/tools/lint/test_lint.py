@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from samba_onnx.tools.lint.findings import Severity
-from samba_onnx.tools.lint.rules import RULES
+from samba_onnx.tools.lint.rule_table import RULES
 from tests.cli.conftest import SambaPort
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "lint.schema.json"

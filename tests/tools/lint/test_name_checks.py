@@ -17,9 +17,7 @@ def found(text: str) -> list[tuple[str, str]]:
     """Return rule and message of what is found about names."""
     source = SourceFile("program.py", text.encode())
     return [
-        (finding.rule.id, finding.message)
-        for finding in lint_files([source])
-        if finding.rule.id in RULES
+        (finding.rule, finding.message) for finding in lint_files([source]) if finding.rule in RULES
     ]
 
 

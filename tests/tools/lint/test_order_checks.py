@@ -66,7 +66,7 @@ NOT_OVERWRITTEN = {
 def found(text: str, rule: str) -> list[int]:
     """The lines where a rule finds something."""
     source = SourceFile("program.py", text.encode())
-    return [one.line for one in lint_files([source], "sn40l") if one.rule.id == rule]
+    return [one.line for one in lint_files([source], "sn40l") if one.rule == rule]
 
 
 @pytest.mark.parametrize("name", BEFORE)
@@ -83,7 +83,7 @@ def test_a_trace_in_another_file_counts() -> None:
     files = [
         SourceFile(n, t.encode()) for n, t in (("a.py", COMPILED + RUN), ("b.py", HEAD + TRACE))
     ]
-    assert "run-before-trace" not in [one.rule.id for one in lint_files(files, "sn40l")]
+    assert "run-before-trace" not in [one.rule for one in lint_files(files, "sn40l")]
 
 
 @pytest.mark.parametrize("name", OVERWRITTEN)

@@ -156,7 +156,7 @@ def places(text: str) -> list[tuple[str, str]]:
     """Return rule and line of what is found in a program of one file."""
     lines = text.splitlines()
     findings: tuple[Finding, ...] = lint_files([SourceFile("program.py", text.encode())])
-    return [(finding.rule.id, lines[finding.line - 1].strip()) for finding in findings]
+    return [(finding.rule, lines[finding.line - 1].strip()) for finding in findings]
 
 
 def test_a_logistic_regression_in_the_documented_style_is_left_alone() -> None:
@@ -265,7 +265,7 @@ def test_files_are_one_program(tmp_path: Path) -> None:
         "samba.session.compile(make(), (samba.zeros(2, name='x'),))\n"
     )
     alone = lint([str(tmp_path / "main.py")])
-    assert [finding.rule.id for finding in alone] == ["not-converted"]
+    assert [finding.rule for finding in alone] == ["not-converted"]
     (tmp_path / "model.py").write_text(
         "from sambaflow import samba\ndef make():\n  samba.from_torch_model_(m)\n  return m\n"
     )

@@ -12,7 +12,7 @@ import samba_onnx as samba
 from samba_onnx.errors import BranchWarning, SambaError
 from samba_onnx.tools.lint.findings import Severity
 from samba_onnx.tools.lint.forward_rules import FORWARD_RULES
-from samba_onnx.tools.lint.rules import RULES
+from samba_onnx.tools.lint.rule_table import RULES
 
 ERRORS = [rule.id for rule in FORWARD_RULES if rule.severity is Severity.ERROR]
 

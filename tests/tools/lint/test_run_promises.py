@@ -15,7 +15,7 @@ from samba_onnx.errors import SambaError
 from samba_onnx.sambaflow import samba as sambaflow_samba
 from samba_onnx.tools.lint.findings import Severity
 from samba_onnx.tools.lint.program_rules import PROGRAM_RULES
-from samba_onnx.tools.lint.rules import RULES
+from samba_onnx.tools.lint.rule_table import RULES
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def branches(body: str, parameters: str = "self, x: torch.Tensor, n: int = 1") -
     lines = "\n".join(f"        {line}" for line in body.splitlines())
     source = SourceFile("a.py", HEAD.format(parameters=parameters, body=lines).encode())
     findings = lint_files([source])
-    return sum(finding.rule.id == "branch-on-values" for finding in findings)
+    return sum(finding.rule == "branch-on-values" for finding in findings)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_method_of_a_base_is_followed() -> None:
         "class Net(Base):\n  def forward(self, x: Tensor):\n    return self.choose(x)\n"
     )
     (finding,) = lint_files([SourceFile("a.py", program.encode())])
-    assert (finding.line, finding.rule.id) == (3, "branch-on-values")
+    assert (finding.line, finding.rule) == (3, "branch-on-values")
 
 
 def test_functions_that_call_each_other_end() -> None:

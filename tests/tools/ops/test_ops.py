@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 from samba_onnx.passes.targets import available_targets, load_target
-from samba_onnx.passes.targets.limits import LIMITS
 from samba_onnx.passes.targets.markdown import operator_table_markdown
+from samba_onnx.passes.targets.named_limits import LIMITS
 from tests.cli.conftest import SambaPort
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -11,8 +11,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from samba_onnx.pef.changes import Bound
 from samba_onnx.report import Report
-from samba_onnx.report.changes import BoundReport, ChangeReport
+from samba_onnx.report.change_reports import ChangeReport
 from samba_onnx.report.documents import to_json
 from samba_onnx.report.layout import render
 from samba_onnx.tools.survey.survey_report import SurveyReport
@@ -29,7 +30,7 @@ def _change(operator: str, seconds: float) -> ChangeReport:
 
 def _detector(*changes: ChangeReport) -> Report:
     report = Report.from_manifest(detector())
-    bound = BoundReport("main", 2, 604_512, 40e-6)
+    bound = Bound("main", 2, 604_512, 40e-6)
     return dataclasses.replace(report, changes=changes, bounds=(bound,))
 
 

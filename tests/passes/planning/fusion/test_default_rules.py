@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from samba_onnx.passes.planning.fusion.operators import operator_names
+from samba_onnx.passes.planning.fusion.pytorch_names import operator_names
 from samba_onnx.passes.targets import available_targets, load_target
 from tests.passes.planning.fusion.fused import DEFAULT, sections
 

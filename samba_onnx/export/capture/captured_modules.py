@@ -23,6 +23,7 @@ from samba_onnx.errors import ModelError, SambaError, UsageError
 from samba_onnx.export.capture.assignments import AssignedBuffers
 from samba_onnx.export.capture.branches import Values, ValuesNeededError
 from samba_onnx.export.capture.caches import register_caches
+from samba_onnx.export.capture.capture_refusals import not_captured, refuse_unless_fitting
 from samba_onnx.export.capture.carried_state import Watch, keep_state
 from samba_onnx.export.capture.conforming import check_sizes, decomposed, written_constant
 from samba_onnx.export.capture.data_as_value import DataAsValue
@@ -31,11 +32,10 @@ from samba_onnx.export.capture.fusion_marks import apply_marks
 from samba_onnx.export.capture.identities import restore_identities
 from samba_onnx.export.capture.known_values import KnownValues
 from samba_onnx.export.capture.loss_marks import loss_marks
+from samba_onnx.export.capture.mixed_precision import promoting
 from samba_onnx.export.capture.outputs import with_plain_outputs
 from samba_onnx.export.capture.precision import computing
-from samba_onnx.export.capture.promotion import promoting
 from samba_onnx.export.capture.recording_rules import RuleRecorder
-from samba_onnx.export.capture.refusals import not_captured, refuse_unless_fitting
 from samba_onnx.export.capture.samba_calls import OwnTensors
 from samba_onnx.export.capture.surroundings import forget_tensors, forget_traced
 from samba_onnx.export.capture.traced_torch import torch_as_it_is_traced
@@ -348,14 +348,14 @@ def captured(program: ExportedProgram, names: Sequence[str]) -> Captured:
         if placeholder.kind is PlaceholderKind.CONSTANT
     }
     return Captured(
-        graph_module,
-        placeholders,
-        tuple(written),
-        MappingProxyType(constants),
-        program.call_spec.out_spec,
-        is_specialised,
-        notes,
-        metadata,
+        graph_module=graph_module,
+        placeholders=placeholders,
+        updates=tuple(written),
+        constants=MappingProxyType(constants),
+        out_spec=program.call_spec.out_spec,
+        is_specialised=is_specialised,
+        notes=notes,
+        metadata=metadata,
     )
 
 

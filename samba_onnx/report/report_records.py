@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeVar, dataclass_transform
 
-from samba_onnx.pef.manifest import Cause, Direction
+from samba_onnx.pef.manifest import Cause, Direction, Transfer
+from samba_onnx.pef.stage_records import RepeatedBody
 
 SCHEMA_VERSION = 1
 """Version of the JSON document. A new field keeps it; a renamed or removed one raises it."""
@@ -24,20 +25,6 @@ def record(cls: type[T]) -> type[T]:
         "extra": "forbid",
     }
     return dataclass(frozen=True)(cls)
-
-
-@record
-class ModelReport:
-    """The model that was converted."""
-
-    name: str
-    """File name without folder, or the graph's name."""
-    producer: str
-    """Program that wrote the model; may be empty."""
-    opset: int
-    """Version of the default operator set before conversion."""
-    nodes: int
-    """Nodes before conversion, subgraphs and functions not counted."""
 
 
 @record
@@ -84,18 +71,6 @@ class Coverage:
 
 
 @record
-class RepeatedBodyReport:
-    """A body that a section executes step by step."""
-
-    node: str
-    """Name of the node that carries it."""
-    steps: int
-    """How often one execution of the section executes it."""
-    operators: dict[str, int]
-    """Nodes of the body by operator."""
-
-
-@record
 class SectionReport:
     """One section."""
 
@@ -125,7 +100,7 @@ class SectionReport:
     """Seconds by part; compute and both kinds of traffic go on at the same time."""
     rule: str = ""
     """The rule of fusion that it is one section for; empty where none is."""
-    repeated: tuple[RepeatedBodyReport, ...] = ()
+    repeated: tuple[RepeatedBody, ...] = ()
     """The bodies that it repeats; its operations and its time are of all steps."""
 
 
@@ -216,54 +191,6 @@ class TransferTotal:
 
 
 @record
-class TransferReport:
-    """One planned transfer."""
-
-    symbol: str
-    """The value that is copied."""
-    bytes: int
-    """Its size."""
-    direction: Direction
-    """Which way it goes."""
-    cause: Cause
-    """Why it happens."""
-    modelled_seconds: float
-    """Latency + bytes / bandwidth of the link."""
-    call: int | None
-    """The call before (host to RDU) or after (RDU to host) which it is made; null at load."""
-
-
-@record
-class DynamicDimensionReport:
-    """A dimension that stayed dynamic."""
-
-    name: str
-    """Its name in the model."""
-    inputs: tuple[str, ...]
-    """Where it occurs, as ``input[axis]``."""
-    option: str
-    """The option that makes it static."""
-
-
-@record
-class BoundDimensionReport:
-    """A dimension that is dynamic in the model and has a size in a graph."""
-
-    graph: str
-    """Name of the graph."""
-    name: str
-    """Its name in the model; empty where it has none."""
-    inputs: tuple[str, ...]
-    """Where it occurs, as ``input[axis]``."""
-    size: int
-    """The size that was compiled."""
-    assumed: bool
-    """Whether nobody stated it."""
-    option: str
-    """An option that states another one."""
-
-
-@record
 class FixedInputReport:
     """An input of the model that was fixed as a constant."""
 
@@ -287,34 +214,6 @@ class UndocumentedSupport:
     """``experimental``, ``observed`` or ``assumed``."""
     nodes: int
     """Number of nodes."""
-
-
-@record
-class AssumptionReport:
-    """A hardware figure that the vendor has not published, and the value that was used."""
-
-    name: str
-    """What it is."""
-    value: float
-    """The value, in ``unit``."""
-    unit: str
-    """Unit of ``value``."""
-    note: str
-    """Where the value comes from."""
-
-
-@record
-class PassReport:
-    """What one pass did."""
-
-    name: str
-    """Name of the pass."""
-    modified: bool
-    """Whether it changed anything."""
-    nodes_before: int
-    """Nodes before it."""
-    nodes_after: int
-    """Nodes after it."""
 
 
 @record
@@ -360,9 +259,9 @@ class GraphReport:
     """In graph order."""
     schedule: tuple[CallReport, ...]
     """In the order of execution."""
-    load_transfers: tuple[TransferReport, ...]
+    load_transfers: tuple[Transfer, ...]
     """Made once, when the PEF is loaded."""
-    run_transfers: tuple[TransferReport, ...]
+    run_transfers: tuple[Transfer, ...]
     """Made by every run, in the order of execution."""
     model_names: dict[str, str]
     """The model's own names of inputs and outputs, by symbol, where graphs for several sizes need a
@@ -386,15 +285,3 @@ class RegionReport:
     """Whether a section writes it."""
     symbols: tuple[str, ...]
     """Values that share it."""
-
-
-@record
-class MemberReport:
-    """A file inside the PEF."""
-
-    name: str
-    """Its name."""
-    bytes: int
-    """Its size."""
-    sha256: str
-    """Its SHA-256 checksum, hexadecimal."""

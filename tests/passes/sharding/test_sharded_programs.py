@@ -18,7 +18,7 @@ from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.sharding.collectives import CONTENT, SHARDED
 from samba_onnx.passes.sharding.cuts import Cut
 from samba_onnx.passes.sharding.layouts import Sharding, local_shape
-from samba_onnx.passes.sharding.programs import ParallelOptions, cut_part
+from samba_onnx.passes.sharding.sharded_programs import ParallelOptions, cut_part
 from samba_onnx.program.kinds import SymbolKind
 from tests.passes.sharding.executed import CutModel, cut_model
 from tests.passes.sharding.models import LENGTH, WORDS, Writer, gpt2, llama

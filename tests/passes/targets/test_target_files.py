@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from samba_onnx.errors import TargetError
-from samba_onnx.passes.targets import available_targets, files, load_target
+from samba_onnx.passes.targets import available_targets, load_target, target_files
 from samba_onnx.passes.targets.reasons import ReasonCode
 from tests.passes.targets.samples import last_node
 
@@ -181,17 +181,17 @@ def test_extending_a_file_beside(tmp_path: Path) -> None:
 def test_a_row_in_both_tables_of_ours_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for path in (*files.FOLDER.glob("*.toml"), files.FOLDER / "fusion_rules.yaml"):
+    for path in (*target_files.FOLDER.glob("*.toml"), target_files.FOLDER / "fusion_rules.yaml"):
         shutil.copy(path, tmp_path)
-    monkeypatch.setattr(files, "FOLDER", tmp_path)
-    files.read_profile("sn30")
+    monkeypatch.setattr(target_files, "FOLDER", tmp_path)
+    target_files.read_profile("sn30")
     with (tmp_path / "operators.toml").open("a") as table:
         table.write('\n[operators.LSTM]\nassumed = ["float32"]\nsource = "no more than a guess"\n')
     message = (
         r"operators.toml: operators.LSTM: a table that it extends has it among the unsupported"
     )
     with pytest.raises(TargetError, match=message):
-        files.read_profile("sn30")
+        target_files.read_profile("sn30")
 
 
 EXTENDS = 'extends = "sn40l"\n'

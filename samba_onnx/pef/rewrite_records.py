@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from samba_onnx.pef.decoding import NOT_STORED
+from samba_onnx.pef.decoding import NOT_REPORTED, NOT_STORED, reported_as
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class PassSummary:
     """Nodes of the graph before it."""
     nodes_after: int
     """Nodes of the graph after it."""
-    seconds: float | None = field(default=None, compare=False, metadata=NOT_STORED)
+    seconds: float | None = field(default=None, compare=False, metadata=NOT_STORED | NOT_REPORTED)
     """Wall-clock time that it took; None when it was read from a file. No part of a PEF, whose
     bytes follow from its input alone."""
 
@@ -42,11 +42,11 @@ class LegalisedRule:
     """How many of them there were, by operator."""
     left: tuple[str, ...]
     """Nodes that it could have written, which would have made no run shorter."""
-    transfers: int
+    transfers: int = field(metadata=reported_as("transfers_saved"))
     """Transfers in a run that are not made."""
-    bytes: int
+    bytes: int = field(metadata=reported_as("bytes_saved"))
     """Bytes that are not copied."""
-    seconds: float
+    seconds: float = field(metadata=reported_as("seconds_saved"))
     """Modelled seconds by which a run is shorter; negative where a rule was asked for at any price."""
     refused: dict[str, str] = field(default_factory=dict)
     """Nodes of its operators that it cannot write, with the reason, read after the node's name."""

@@ -15,8 +15,8 @@ import numpy as np
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.foreign.drafting import CannotExpandError, Draft
-from samba_onnx.passes.rewrites.legalisation.activations import Activation, Activations
 from samba_onnx.passes.rewrites.legalisation.bounds import refuse_large
+from samba_onnx.passes.rewrites.legalisation.recurrent_activations import Activation, Activations
 from samba_onnx.passes.rewrites.legalisation.rules import legalises
 
 States = tuple[ir.Value, ...]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from samba_onnx.errors import BranchWarning, ModelError, UsageError
-from samba_onnx.export.capture.modules import PlaceholderKind, arguments, capture
+from samba_onnx.export.capture.captured_modules import PlaceholderKind, arguments, capture
 from tests.export.exporting import check, outputs_of
 
 

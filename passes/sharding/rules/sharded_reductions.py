@@ -7,6 +7,7 @@ from typing import Final
 import onnx_ir as ir
 
 from samba_onnx.passes.rewrites.rewriting import integer_attribute, integers
+from samba_onnx.passes.sharding.cut_values import is_float
 from samba_onnx.passes.sharding.layouts import (
     PARTIAL,
     WHOLE,
@@ -17,7 +18,6 @@ from samba_onnx.passes.sharding.layouts import (
     shifted,
 )
 from samba_onnx.passes.sharding.sharder import Sharder
-from samba_onnx.passes.sharding.values import is_float
 
 __all__ = ["along_axis", "normalisation", "reduction"]
 

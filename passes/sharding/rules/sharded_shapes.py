@@ -16,7 +16,7 @@ from samba_onnx.passes.sharding.layouts import (
     reshaped,
     shifted,
 )
-from samba_onnx.passes.sharding.rules.elementwise import fitting
+from samba_onnx.passes.sharding.rules.sharded_elementwise import fitting
 from samba_onnx.passes.sharding.sharder import Sharder
 from samba_onnx.pef.sharding import AxisSplit
 

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from samba_onnx.passes.rewrites.foreign.activations import activate
+from samba_onnx.passes.rewrites.foreign.activation_functions import activate
 from samba_onnx.passes.rewrites.foreign.drafting import Draft
 from tests.passes.rewrites.applying import numbers, parse
 from tests.passes.rewrites.foreign.expanding import MICROSOFT, assert_expands, one_node

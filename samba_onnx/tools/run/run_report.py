@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from samba_onnx.pef.manifest import Transfer
-from samba_onnx.report.records import SCHEMA_VERSION, TransferTotal, record
-from samba_onnx.report.times import ModelledTime
+from samba_onnx.report.report_records import SCHEMA_VERSION, TransferTotal, record
+from samba_onnx.report.times import ModelledTime, modelled_time
+from samba_onnx.report.transfer_totals import total_transfers
 from samba_onnx.report.units import byte_text, count_text, printable, second_text
+
+if TYPE_CHECKING:
+    from samba_onnx.pef import Pef
+    from samba_onnx.pef.manifest import Fallback, Graph, Section
+    from samba_onnx.runtime.device import Device
+    from samba_onnx.runtime.profile import CallTime
 
 
 @record
@@ -21,13 +29,13 @@ class OutputReport:
     """Its numpy dtype, as ``float32``; ``none`` for an empty optional."""
     shape: tuple[int, ...]
     """Its shape."""
-    minimum: float | None
+    minimum: float | None = None
     """Smallest finite value; null without any."""
-    mean: float | None
+    mean: float | None = None
     """Mean of the finite values; null without any."""
-    maximum: float | None
+    maximum: float | None = None
     """Largest finite value; null without any."""
-    not_finite: int
+    not_finite: int = 0
     """Number of elements that are NaN or infinite."""
 
 
@@ -96,29 +104,6 @@ class RunReport:
     """Version of this document's form."""
 
 
-def total_transfers(transfers: Iterable[Transfer]) -> tuple[TransferTotal, ...]:
-    """Add transfers up by cause and direction.
-
-    Args:
-        transfers: Planned or recorded ones.
-
-    Returns:
-        One total per cause and direction, in the order in which they occur first.
-    """
-    totals: dict[tuple[str, str], TransferTotal] = {}
-    for copy in transfers:
-        key = (copy.cause, copy.direction)
-        old = totals.get(key) or TransferTotal(copy.cause, copy.direction, 0, 0, 0.0)
-        totals[key] = TransferTotal(
-            copy.cause,
-            copy.direction,
-            old.transfers + 1,
-            old.bytes + copy.bytes,
-            old.modelled_seconds + copy.seconds,
-        )
-    return tuple(totals.values())
-
-
 def output_reports(name: str, value: Any) -> tuple[OutputReport, ...]:
     """Describe an output.
 
@@ -139,40 +124,87 @@ def output_reports(name: str, value: Any) -> tuple[OutputReport, ...]:
         parts = [output_reports(f"{name}[{key!r}]", item) for key, item in value.items()]
         return tuple(report for part in parts for report in part)
     if value is None:
-        return (OutputReport(name, "none", (), None, None, None, 0),)
+        return (OutputReport(name, "none", ()),)
     array = np.asarray(value)
     # Texts and complex numbers have no order, and so neither a smallest nor a largest element.
     if array.dtype.kind in "OUSTc":
         # numpy's type of texts states the longest of them, which is no type that an output has.
         kind = str(array.dtype) if array.dtype.kind == "c" else "string"
-        return (OutputReport(name, kind, array.shape, None, None, None, 0),)
+        return (OutputReport(name, kind, array.shape),)
     # Statistics of short types in float64: their own sums would overflow.
     wide = array.astype(np.float64)
     # One NaN would make all three figures NaN: those are counted apart.
     finite = wide[np.isfinite(wide)]
-    minimum = mean = maximum = None
+    report = OutputReport(
+        name, str(array.dtype), array.shape, not_finite=int(wide.size - finite.size)
+    )
     if finite.size:
-        minimum, mean, maximum = float(finite.min()), float(finite.mean()), float(finite.max())
-    left_out = int(wide.size - finite.size)
-    return (OutputReport(name, str(array.dtype), array.shape, minimum, mean, maximum, left_out),)
+        least, mean, most = (float(value) for value in (finite.min(), finite.mean(), finite.max()))
+        report = replace(report, minimum=least, mean=mean, maximum=most)
+    return (report,)
 
 
-def run_headline(
-    pef: str, target: str, iterations: int, seconds: float, per_run: tuple[TransferTotal, ...]
-) -> str:
-    """Return the answer in one line.
+def run_report(
+    pef: Pef,
+    graph: Graph,
+    stages: Sequence[Section | Fallback],
+    device: Device,
+    outputs: Mapping[str, Any],
+    *,
+    seconds: Sequence[float],
+    load_seconds: float,
+) -> RunReport:
+    """Return what the runs of a graph came to.
 
     Args:
-        pef: File name.
-        target: Name of the target.
-        iterations: Number of runs.
-        seconds: Mean wall time of one.
-        per_run: Transfers of one.
-
-    Returns:
-        As ``m.pef on the emulated sn40l: 100 runs of 4.1 ms; 2 transfers, 1.2 MB, 35 µs modelled
-        per run``.
+        pef: What the device has loaded.
+        graph: The graph that ran.
+        stages: What of it each run executed.
+        device: The device, after the last run.
+        outputs: What that run returned.
+        seconds: What each run took.
+        load_seconds: What it took to prepare the emulator.
     """
+    per_run = total_transfers(device.ledger.run(-1))
+    at_load = total_transfers(copy for copy in device.ledger.transfers if copy.call is None)
+    mean, name = sum(seconds) / len(seconds), Path(pef.path).name
+    # A part of the schedule overlaps in other ways than the whole, which the model is of.
+    whole = len(stages) == len(graph.calls)
+    return RunReport(
+        headline=_headline(name, pef.manifest.target.name, len(seconds), mean, per_run),
+        pef=name,
+        graph=graph.name,
+        iterations=len(seconds),
+        outputs=tuple(one for key, value in outputs.items() for one in output_reports(key, value)),
+        transfers_per_run=per_run,
+        transfers_at_load=at_load,
+        load_seconds=load_seconds,
+        mean_seconds=mean,
+        fastest_seconds=min(seconds),
+        calls=tuple(_call_time(timed) for timed in device.profile.calls(graph.name)),
+        stages=tuple(stage.id for stage in stages),
+        modelled_time=modelled_time(pef.manifest, [graph]) if whole else None,
+    )
+
+
+def _call_time(timed: CallTime) -> CallTimeReport:
+    return CallTimeReport(
+        call=timed.call,
+        stage=timed.stage,
+        name=timed.name,
+        home="rdu" if timed.on_rdu else "cpu",
+        executions=timed.executions,
+        measured_on_this_cpu_minimum_seconds=timed.fastest_seconds,
+        measured_on_this_cpu_median_seconds=timed.median_seconds,
+        modelled_on_rdu_seconds=timed.modelled_seconds,
+        modelled_on_rdu_launch_seconds=timed.modelled_launch_seconds,
+    )
+
+
+def _headline(
+    pef: str, target: str, iterations: int, seconds: float, per_run: tuple[TransferTotal, ...]
+) -> str:
+    """Return ``m.pef on the emulated sn40l: 100 runs of 4.1 ms; 2 transfers, 1.2 MB, 35 µs modelled per run``."""
     transfers = sum(total.transfers for total in per_run)
     size = byte_text(sum(total.bytes for total in per_run))
     modelled = second_text(sum(total.modelled_seconds for total in per_run))

@@ -6,14 +6,14 @@ import pytest
 
 from samba_onnx.tools.lint.findings import Severity
 from samba_onnx.tools.lint.linter import lint_files
-from samba_onnx.tools.lint.rules import RULES
+from samba_onnx.tools.lint.rule_table import RULES
 from samba_onnx.tools.lint.source import SourceFile
 
 
 def found(text: str, target: str = "sn40l") -> list[str]:
     """Return the ids of what is found in a program of one file."""
     source = SourceFile("program.py", text.encode())
-    return [finding.rule.id for finding in lint_files([source], target)]
+    return [finding.rule for finding in lint_files([source], target)]
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -6,9 +6,9 @@ from typing import Final
 
 import onnx_ir as ir
 
+from samba_onnx.passes.sharding.cut_values import is_float
 from samba_onnx.passes.sharding.layouts import PARTIAL, WHOLE, Shape, Sharding, shifted
 from samba_onnx.passes.sharding.sharder import Sharder
-from samba_onnx.passes.sharding.values import is_float
 
 __all__ = ["elementwise", "fitting", "per_row"]
 

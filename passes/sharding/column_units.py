@@ -11,8 +11,8 @@ from typing import Final
 
 import onnx_ir as ir
 
+from samba_onnx.facts.operator_facts import Kind
 from samba_onnx.facts.operators import facts
-from samba_onnx.facts.records import Kind
 from samba_onnx.passes.rewrites.rewriting import integer_attribute, integers
 from samba_onnx.passes.sharding.layouts import Shape, blocks
 from samba_onnx.passes.sharding.sharder import Sharder

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from samba_onnx.pef.changes import Bound
 from samba_onnx.pef.manifest import Manifest
-from samba_onnx.report.records import record
+from samba_onnx.report.report_records import record
 from samba_onnx.report.units import byte_text, count_text, printable, second_text
 
 if TYPE_CHECKING:
@@ -41,20 +42,6 @@ class ChangeReport:
     """What to write instead; empty where nothing is known."""
 
 
-@record
-class BoundReport:
-    """What a run of a graph would cost if all of its nodes ran on the RDU."""
-
-    graph: str
-    """Name of the graph."""
-    transfers: int
-    """Transfers of a run."""
-    bytes: int
-    """Bytes of a run."""
-    seconds: float
-    """Modelled seconds of a run."""
-
-
 def change_reports(manifest: Manifest) -> tuple[ChangeReport, ...]:
     """Return the changes of all graphs, the one that saves most first.
 
@@ -85,20 +72,8 @@ def change_reports(manifest: Manifest) -> tuple[ChangeReport, ...]:
     return tuple(sorted(changes, key=lambda change: -change.seconds_saved))
 
 
-def bound_reports(manifest: Manifest) -> tuple[BoundReport, ...]:
-    """Return what runs would cost without fallbacks, by graph.
-
-    Args:
-        manifest: A PEF's manifest.
-    """
-    return tuple(
-        BoundReport(bound.graph, bound.transfers, bound.bytes, bound.seconds)
-        for bound in manifest.bounds
-    )
-
-
 def change_first(
-    changes: Sequence[ChangeReport], bounds: Sequence[BoundReport], rows: int | None
+    changes: Sequence[ChangeReport], bounds: Sequence[Bound], rows: int | None
 ) -> RenderableType | None:
     """Return the block that says what to change first.
 

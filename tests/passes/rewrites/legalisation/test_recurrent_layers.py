@@ -12,8 +12,8 @@ import pytest
 from samba_onnx.passes.rewrites.fix_names import FixNamesPass
 from samba_onnx.passes.rewrites.foreign.drafting import Draft
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
-from samba_onnx.passes.rewrites.legalisation.activations import Activations
 from samba_onnx.passes.rewrites.legalisation.legalise import LegalisePass
+from samba_onnx.passes.rewrites.legalisation.recurrent_activations import Activations
 from tests.passes.rewrites.applying import numbers, run
 from tests.passes.rewrites.legalisation.legalising import (
     TARGET,
