@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+import networkx
 import pytest
 
 from samba_onnx.facts.sambaflow_names import MODULES
@@ -17,6 +18,20 @@ BASE = {"errors", "operator_names", "version", "facts", "safety", "program"}
 
 FINDER = {"samba_onnx.tools.Tool", "samba_onnx.tools.find_tools"}
 """What finds the tools, and imports none of them by name: everybody may ask it."""
+
+CIRCLES = {
+    frozenset(f"passes.planning.{name}" for name in ("partitioning", "placement", "sectioning")),
+    frozenset({"runtime.mini_batches", "runtime.plans"}),
+    frozenset(
+        f"tensor.{name}"
+        for name in ("as_value", "construction", "dispatch", "samba_tensor", "torch_methods")
+    ),
+    frozenset({"importing.control", "importing.interpreter"}),
+    frozenset({"report.report", "report.terminal"}),
+    frozenset({"tools.data_prep.encoding", "tools.data_prep.tokenizer_record"}),
+    frozenset(f"tools.data_prep.{name}" for name in ("engines", "ray_engine", "worker_processes")),
+}
+"""Files that import each other, for the names of types or in functions; none do so as they are loaded."""
 
 TEXT = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## The rooms\n")[2].partition("\n## ")[0]
 DRAWING = TEXT.split("```")[1]
@@ -89,3 +104,25 @@ def test_imports_go_down_in_the_drawing() -> None:
 def test_every_folder_is_a_room() -> None:
     folders = {Path(name).parent.as_posix().removeprefix("samba_onnx/") for name in sources()}
     assert {folder for folder in folders if not room_of(folder)} <= {"samba_onnx"}
+
+
+def test_no_other_files_import_each_other() -> None:
+    modules = {
+        f"samba_onnx.{Path(name).with_suffix('').as_posix().removeprefix('samba_onnx/')}".replace(
+            "/", "."
+        ): name
+        for name in sources()
+        if not name.endswith("__init__.py")
+    }
+    graph = networkx.DiGraph()
+    for module, name in modules.items():
+        for imported_name in outline(name).imports:
+            target = imported_name if imported_name in modules else imported_name.rpartition(".")[0]
+            if target in modules:
+                graph.add_edge(module, target)
+    circles = {
+        frozenset(module.removeprefix("samba_onnx.") for module in circle)
+        for circle in networkx.strongly_connected_components(graph)
+        if len(circle) > 1
+    }
+    assert circles == CIRCLES

@@ -30,7 +30,7 @@ def op_fusion(*arguments: Any, **hints: Any) -> AbstractContextManager[None]:
         A context that marks what is computed inside; behind a module one that does nothing, so that both
         forms may be written.
     """
-    return fuse(SESSION, arguments, hints)
+    return fuse(SESSION.record_hint, arguments, hints)
 
 
 def sdpa_directives(directives: Mapping[str, Any]) -> AbstractContextManager[None]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from torch import nn
 
 from samba_onnx.export.capture.fusion_marks import mark_module, marked_lines
 from samba_onnx.program.fusion_marks import read_mark
 from samba_onnx.program.program import Program
-
-if TYPE_CHECKING:
-    from samba_onnx.sessions.session import SambaSession
 
 __all__ = ["DIRECTIVE", "fuse", "hints_beside"]
 
@@ -23,12 +20,12 @@ _EFFECTIVE: Final = ("on", "func_name")
 
 
 def fuse(
-    session: SambaSession, arguments: tuple[Any, ...], hints: Mapping[str, Any]
+    record_hint: Callable[[str, Any], None], arguments: tuple[Any, ...], hints: Mapping[str, Any]
 ) -> AbstractContextManager[None]:
     """Mark what one use of ``op_fusion`` is about.
 
     Args:
-        session: Keeps the use as a hint for a PEF of which it makes no section.
+        record_hint: Keeps the use, by its name, as a hint for a PEF of which it makes no section.
         arguments: A module and a name, or the name of a function.
         hints: ``func_name``, ``heuristic`` and others.
 
@@ -36,7 +33,7 @@ def fuse(
         A context that marks what is computed inside, or does nothing where a module was marked.
     """
     words = [type(one).__name__ if isinstance(one, nn.Module) else one for one in arguments]
-    session.record_hint(DIRECTIVE, {**({"on": words} if words else {}), **hints})
+    record_hint(DIRECTIVE, {**({"on": words} if words else {}), **hints})
     name = _name(arguments, hints)
     modules = [one for one in arguments if isinstance(one, nn.Module)]
     for module in modules:
