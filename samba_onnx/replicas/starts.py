@@ -23,7 +23,7 @@ from torch.distributed.constants import default_pg_timeout
 from samba_onnx.replicas.meeting import meet
 from samba_onnx.version import __version__
 
-__all__ = ["launcher_keeps_store", "meeting_store", "start_afresh"]
+__all__ = ["adapt_meeting", "launcher_keeps_store", "meeting_store", "start_afresh"]
 
 _ENVIRONMENT: Final = "env://"
 """What torch takes an ``init_method`` for that nobody stated."""
@@ -60,38 +60,56 @@ def meeting_store(rank: int, size: int, timeout: timedelta) -> Store:
     return meet(PrefixStore("samba_onnx", store), rank, size, facts, alike=[*facts])[0]
 
 
+def adapt_meeting(
+    change: Callable[[dict[str, Any]], dict[str, Any]],
+    module: str,
+    then: Callable[[], object] | None = None,
+) -> None:
+    """Let ``torch.distributed.init_process_group`` begin with other arguments; the same module does so once.
+
+    Args:
+        change: Returns the arguments to begin with, of those that a program states, by name.
+        module: The module that adapts it.
+        then: Called when the group has begun.
+    """
+    original = dist.init_process_group
+    if original.__module__ == module:
+        return
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def init_process_group(*args: Any, **keywords: Any) -> None:
+        original(**change(signature.bind(*args, **keywords).arguments))
+        if then is not None:
+            then()
+
+    init_process_group.__module__ = module
+    # A program may have either of the two names.
+    dist.init_process_group = init_process_group
+    distributed_c10d.init_process_group = init_process_group
+
+
 def start_afresh() -> None:
     """Let torch's ``init_process_group`` meet in a place that no earlier start has written to.
 
     A group for which a program states a store or a meeting place is left as it is, and so is all that
     no launcher keeps a store for. Calling it again changes nothing.
     """
-    original = dist.init_process_group
-    if not launcher_keeps_store(os.environ) or original.__module__ == __name__:
-        return
-    adapted = _adapted(original)
-    # A program may have either of the two names.
-    dist.init_process_group = adapted
-    distributed_c10d.init_process_group = adapted
+    if launcher_keeps_store(os.environ):
+        adapt_meeting(_meeting_afresh, __name__)
 
 
-def _adapted(original: Callable[..., None]) -> Callable[..., None]:
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def init_process_group(*args: Any, **keywords: Any) -> None:
-        given = signature.bind(*args, **keywords).arguments
-        # -1 stands for what nobody stated. Some programs repeat what the launcher's variables say.
-        rank, size = (
-            int(os.environ.get(variable, usual)) if given.get(name, -1) < 0 else given[name]
-            for name, variable, usual in (("rank", "RANK", 0), ("world_size", "WORLD_SIZE", 1))
-        )
-        is_free = given.get("store") is None and given.get("init_method") in (None, _ENVIRONMENT)
-        if is_free and size > 1:
-            given.pop("init_method", None)
-            timeout = given.get("timeout") or default_pg_timeout
-            given |= {"store": meeting_store(rank, size, timeout), "rank": rank, "world_size": size}
-        original(**given)
-
-    init_process_group.__module__ = __name__
-    return init_process_group
+def _meeting_afresh(given: dict[str, Any]) -> dict[str, Any]:
+    # -1 stands for what nobody stated. Some programs repeat what the launcher's variables say.
+    rank, size = (
+        int(os.environ.get(variable, usual)) if given.get(name, -1) < 0 else given[name]
+        for name, variable, usual in (("rank", "RANK", 0), ("world_size", "WORLD_SIZE", 1))
+    )
+    if given.get("store") is not None or given.get("init_method") not in (None, _ENVIRONMENT):
+        return given
+    if size == 1:
+        return given
+    given.pop("init_method", None)
+    timeout = given.get("timeout") or default_pg_timeout
+    store = meeting_store(rank, size, timeout)
+    return {**given, "store": store, "rank": rank, "world_size": size}

@@ -7,23 +7,21 @@ neither, so that gloo stands for MPI, and the launcher's environment says who is
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
-from torch.distributed import distributed_c10d
 from torch.distributed.constants import default_pg_timeout
 
 from samba_onnx.errors import UsageError
 from samba_onnx.replicas.endings import watch
-from samba_onnx.replicas.starts import meeting_store
+from samba_onnx.replicas.starts import adapt_meeting, meeting_store
 
 __all__ = ["Place", "adapt_process_groups", "launched_place"]
 
@@ -88,32 +86,17 @@ def adapt_process_groups() -> None:
     a warning; processes that ``mpirun`` launched find each other; and a process that nobody launched
     is a group of one. What a program says itself is left as it is. Calling it again changes nothing.
     """
-    original = dist.init_process_group
-    if hasattr(original, "__wrapped__") and original.__module__ == __name__:
-        return
-    adapted = _adapted(original)
-    # A program may have either of the two names.
-    dist.init_process_group = adapted
-    distributed_c10d.init_process_group = adapted
+    adapt_meeting(_arguments, __name__, watch)
 
 
-def _adapted(original: Callable[..., None]) -> Callable[..., None]:
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def init_process_group(*args: Any, **keywords: Any) -> None:
-        given = signature.bind(*args, **keywords).arguments
-        if given.get("backend") is not None:
-            given["backend"] = _backend(str(given["backend"]))
-        if not any(given.get(name) for name in ("init_method", "store", "world_size")):
-            given |= _meeting(
-                launched_place(os.environ), given.get("timeout") or default_pg_timeout
-            )
-        original(**given)
-        watch()
-
-    init_process_group.__module__ = __name__
-    return init_process_group
+def _arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what torch's function is given for what a program states."""
+    if given.get("backend") is not None:
+        given["backend"] = _backend(str(given["backend"]))
+    if not any(given.get(name) for name in ("init_method", "store", "world_size")):
+        timeout = given.get("timeout") or default_pg_timeout
+        given |= _meeting(launched_place(os.environ), timeout)
+    return given
 
 
 def _backend(name: str) -> str:
