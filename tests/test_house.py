@@ -33,7 +33,8 @@ LONG_FUNCTIONS = {
     "samba_onnx/tools/run/run.py:run",
     "samba_onnx/tools/train_export/train_export.py:train_export",
     "samba_onnx/tools/verify/verify.py:verify",
-    # SambaFlow's functions: their arguments are documented one by one.
+    # Functions whose arguments are documented one by one; most are SambaFlow's.
+    "runtime/device.py:run",
     "samba_onnx/sessions/calls/compilation.py:compile",
     "samba_onnx/sessions/calls/runs.py:run",
     "samba_onnx/sessions/compiler.py:compile",
@@ -41,8 +42,6 @@ LONG_FUNCTIONS = {
     "samba_onnx/utils/tracing.py:trace_graph",
     # To be made smaller.
     "passes/planning/plan.py:plan",  # half of it says what its arguments are
-    "runtime/device.py:run",
-    "samba_onnx/sessions/onnx_modules.py:trained_module",
 }
 
 MOST_POSITIONAL = 6

@@ -149,11 +149,11 @@ def plan(
     if roles.spatial_batches:
         # By region: a weight and its update are one place.
         stays = {
-            by_name[name_of(value)].name: by_name[name_of(value)].bytes
+            by_name[name_of(value)]
             for value in on_device(roles, stages)
             if kinds.get(value) in RESIDENT_KINDS
         }
-        refuse_unless_on_chip(sections, sum(stays.values()), target.summary)
+        refuse_unless_on_chip(sections, sum(each.bytes for each in stays), target.summary)
     constant = baked(stages)
     return GraphPlan(
         graph=_graph_record(

@@ -178,6 +178,17 @@ def trained_module(
         if weights is None and losses is None:
             return model
         return from_onnx(model, weights=weights, losses=losses)
+    return _optimized_module(model, optimizers, weights, losses, recorded)
+
+
+def _optimized_module(
+    model: Any,
+    optimizers: Sequence[Optimizer],
+    weights: Collection[str] | None,
+    losses: Losses,
+    recorded: object,
+) -> OnnxModule:
+    """Return the module that optimizers know, with the losses that are asked for."""
     owner = _owner(optimizers)
     if not same_model(owner, model):
         raise UsageError(
