@@ -141,13 +141,13 @@ class PreparedRuns:
             and set(inputs) == set(prepared.request.inputs)
         ):
             replay = make_replay(
-                prepared.plan,
-                inputs,
-                prepared.outputs,
-                self._memory,
-                self._ledger,
-                self._reductions,
-                prepared.request.reduction,
+                plan=prepared.plan,
+                inputs=inputs,
+                outputs=prepared.outputs,
+                memory=self._memory,
+                ledger=self._ledger,
+                reductions=self._reductions,
+                reduction=prepared.request.reduction,
             )
         prepared.replay = replay
         prepared.state = _NOWHERE if replay is None else state

@@ -291,13 +291,13 @@ class _Walk:
         if not (self._starts or self._reads or self._settled):
             return None
         return ReductionPlan(
-            {number: tuple(starts) for number, starts in self._starts.items()},
-            {number: frozenset(waits) for number, waits in self._waits.items()},
-            frozenset(self._reads),
-            frozenset(self._settled),
-            frozenset(self._fresh),
-            self._uses_own,
-            self._updates,
+            starts={number: tuple(starts) for number, starts in self._starts.items()},
+            waits={number: frozenset(waits) for number, waits in self._waits.items()},
+            reads=frozenset(self._reads),
+            settled=frozenset(self._settled),
+            left=frozenset(self._fresh),
+            uses_own=self._uses_own,
+            updates=self._updates,
         )
 
     def _start(self, number: int, names: Sequence[str], *, is_old: bool = False) -> None:

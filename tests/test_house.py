@@ -46,12 +46,7 @@ LONG_FUNCTIONS = {
 
 MOST_POSITIONAL = 6
 BY_POSITION = {
-    # To be given a record, or names.
-    "samba_onnx/sessions/calls/runs.py:self._runner.run",
-    "runtime/engine/lowerings/input_gradients.py:_InputGradient",
-    "runtime/engine/lowerings/weight_gradients.py:WeightGradient",
-    "runtime/prepared.py:make_replay",
-    "runtime/reduction_plans.py:ReductionPlan",
+    # Made in every run: names cost a microsecond.
     "runtime/requests.py:RunRequest",
 }
 

@@ -16,7 +16,7 @@ from samba_onnx.passes.targets import load_target
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.target_summary import TimingFigures
 from tests.passes.rewrites.legalisation.legalising import UNROLLING
-from tests.passes.rewrites.legalisation.test_recurrence import GATES
+from tests.passes.rewrites.legalisation.test_recurrent_layers import GATES
 
 ON_RDU: dict[str, Any] = {"legalise": "all", "placement": "strict"}
 """Layers of these sizes take less time on the CPU; what is looked at is how they run on the RDU."""

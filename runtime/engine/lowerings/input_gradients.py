@@ -182,15 +182,15 @@ def _match(node: onnx.NodeProto, view: GraphView) -> _InputGradient | str:
     if min(*weight[:2]) < _MANY_CHANNELS:
         return "it has few channels"
     return _InputGradient(
-        node.input[0],
-        node.input[1],
-        data[0],
-        data[2:],
-        weight[0],
-        weight[1],
-        weight[2:],
-        result[2:],
-        geometry,
-        node.output[0],
-        dtype,
+        data=node.input[0],
+        weight=node.input[1],
+        batch=data[0],
+        plane=data[2:],
+        outer=weight[0],
+        inner=weight[1],
+        kernel=weight[2:],
+        spread=result[2:],
+        geometry=geometry,
+        result=node.output[0],
+        dtype=dtype,
     )

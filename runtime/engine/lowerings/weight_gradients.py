@@ -128,16 +128,16 @@ def _match(node: onnx.NodeProto, view: GraphView) -> WeightGradient | str:
     spatial = [whole[axis] for axis in under.order[2:]]
     pads = zip(layer.before, spatial, layer.behind, strict=True)
     return WeightGradient(
-        under,
-        over,
-        shape,
-        window[1],
-        window[2:],
-        tuple(sum(sizes) for sizes in pads),
-        layer,
-        result,
-        dtype,
-        frozenset({node.output[0], result}),
+        under=under,
+        over=over,
+        shape=shape,
+        batch=window[1],
+        plane=window[2:],
+        padded=tuple(sum(sizes) for sizes in pads),
+        layer=layer,
+        result=result,
+        dtype=dtype,
+        replaced=frozenset({node.output[0], result}),
     )
 
 

@@ -17,7 +17,7 @@ from samba_onnx.passes.rewrites.merge_linears import MergeLinearsPass
 from samba_onnx.runtime.engine.lowerings.recurrent_layers import lower_recurrent_layers
 from tests.backend_cases import run_onnxruntime
 from tests.passes.rewrites.legalisation.legalising import Everything
-from tests.passes.rewrites.legalisation.test_recurrence import layer
+from tests.passes.rewrites.legalisation.test_recurrent_layers import layer
 
 ROUNDINGS = 2e-6
 """After five steps of numbers below one; both sides compute in float32."""
