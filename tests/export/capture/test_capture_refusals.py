@@ -135,7 +135,7 @@ WORKING: dict[str, Program] = {
     "text": Program(lambda net, x, k: getattr(net, k)(x).sum(), None, lambda: (row(), "second")),
 }
 
-LINE = r"test_refusals\.py:\d+"
+LINE = r"test_capture_refusals\.py:\d+"
 REFUSED: dict[str, tuple[Program, str]] = {
     "scripted module": (
         Program(
