@@ -99,7 +99,9 @@ def test_placeholders_say_what_they_are() -> None:
 @pytest.mark.parametrize("sign", [1, -1])
 def test_only_the_branch_taken_is_kept(sign: int) -> None:
     value = torch.full((2, 2), float(sign))
-    with pytest.warns(BranchWarning, match=r"test_captured_modules\.py:\d+: what Branching does") as found:
+    with pytest.warns(
+        BranchWarning, match=r"test_captured_modules\.py:\d+: what Branching does"
+    ) as found:
         taken = operators(Branching(), (value,))
     assert len(found) == 1
     assert ("aten.mul.Tensor" in taken) == (sign > 0)
@@ -160,7 +162,9 @@ def test_errors_of_the_module_name_the_line() -> None:
         def forward(self, value: Tensor) -> Tensor:
             raise KeyError("nothing of that name")
 
-    with pytest.raises(ModelError, match=r"test_captured_modules\.py:\d+: KeyError: 'nothing of that name"):
+    with pytest.raises(
+        ModelError, match=r"test_captured_modules\.py:\d+: KeyError: 'nothing of that name"
+    ):
         capture(Failing(), (torch.ones(1),))
 
 
