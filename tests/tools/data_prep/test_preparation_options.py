@@ -37,7 +37,7 @@ def test_the_shortest_and_the_longest_sequence_are_allowed(length: int) -> None:
 
 
 def test_a_category_that_stands_twice_is_shown_among_the_others() -> None:
-    with pytest.raises(UsageError, match="^categories a, b, a: a name stands there twice$"):
+    with pytest.raises(UsageError, match=r"^categories a, b, a: a name stands there twice$"):
         PreparationOptions(categories=("a", "b", "a"))
 
 
