@@ -37,7 +37,9 @@ def test_a_state_of_another_content_is_refused(state: RunState, lacks: str) -> N
     content = json.loads(state.path.read_text())
     del content[lacks]
     state.path.write_text(json.dumps(content))
-    with pytest.raises(DataError, match="this state of an interrupted run cannot be read") as caught:
+    with pytest.raises(
+        DataError, match="this state of an interrupted run cannot be read"
+    ) as caught:
         RunState.read(state.path)
     assert caught.value.path == str(state.path)
 
