@@ -74,6 +74,31 @@ def test_a_run_does_not_go_on_with_another_input_or_tokenizer(source: Path, begu
         run(source, begun)
 
 
+def test_a_run_does_not_go_on_with_categories_in_another_order(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        stop_after(1, patch, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            run(source, tmp_path / "out", categories=("a", "b"))
+    message = r"categories was \['a', 'b'\], and is now \['b', 'a'\]"
+    with pytest.raises(UsageError, match=message):
+        run(source, tmp_path / "out", categories=("b", "a"))
+
+
+def test_a_run_goes_on_that_lacks_nothing_but_its_checksums(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "write_checksums", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            run(source, tmp_path / "out", balance=False)
+    assert not (tmp_path / "out" / "splits").exists()
+    run(source, tmp_path / "out", balance=False)
+    run(source, tmp_path / "whole", balance=False)
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
 def test_a_version_that_is_another_is_named(
     source: Path, begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +185,7 @@ def test_a_log_says_what_became_of_every_file(tmp_path: Path) -> None:
     source, out = write(tmp_path / "corpus.jsonl", lines), tmp_path / "out"
     listener = Totals()
     result = run(source, out, listener, balance=False, ignore_input_format_error=True)
+    assert result.output == str(out)
     said = entries(out / "logs.log")
     assert said[0] == f"INFO samba-onnx {__version__} prepares {source}"
     assert said[1].startswith(f"INFO settings: {{'version': '{__version__}', 'input': [")
