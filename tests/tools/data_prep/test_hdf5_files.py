@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import h5py
@@ -52,3 +54,33 @@ def test_sequences_are_written_in_whole_chunks(
         both = np.stack([file["input_ids"][:], file["token_type_ids"][:]])
         assert (both == sequences(0, 5 * step, 3)).all()
     assert sequence_count(path) == 5 * step
+
+
+def test_nothing_more_is_written_into_a_file_that_was_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "a.hdf5"
+    file = h5py.File(path, "w")
+    SequenceFile(file, 3, 2).append(sequences(0, 4, 3))
+    file.flush()
+    before = path.read_bytes()
+    hdf5_files._give_up(file)
+    assert not os.get_inheritable(file.id.get_vfd_handle())
+    file["input_ids"].resize(1000, axis=0)
+    file["input_ids"][:] = 7
+    file.close()
+    assert path.read_bytes() == before
+
+
+def test_to_give_a_file_up_is_never_an_error_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with h5py.File(tmp_path / "a.hdf5", "w") as file, monkeypatch.context() as patch:
+        patch.setattr(os, "dup2", full)
+        hdf5_files._give_up(file)
+    hdf5_files._give_up(file)  # which is closed
+    with h5py.File(tmp_path / "b.hdf5", "w", driver="core", backing_store=False) as held:
+        hdf5_files._give_up(held)
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+        hdf5_files._give_up(held)
