@@ -108,8 +108,11 @@ def test_a_version_that_is_another_is_named(
 
 
 def test_how_many_processes_there_are_may_change(source: Path, begun: Path) -> None:
-    run(source, begun, num_workers=2, log_file_path=source.with_name("my.log"))
+    """What they have done is told, all of it once."""
+    listener = Totals()
+    run(source, begun, listener, num_workers=2, log_file_path=source.with_name("my.log"))
     assert contents(begun) == whole(source)
+    assert (listener.size, listener.articles) == (listener.totals[0], 8)
 
 
 @pytest.mark.parametrize("lost", ["splits/train_1_of_3.jsonl", "splits/dev_1_of_1.jsonl", "test_files/test_1_of_1.jsonl"])  # fmt: skip
