@@ -91,6 +91,7 @@ def test_files_are_opened_once_and_not_needed_by_what_is_in_memory(folder: Path)
     first = dataset._open(0)
     assert dataset._open(0) is first
     dataset.close()
+    held.close()
     assert not first
     for path in folder.iterdir():
         path.unlink()
