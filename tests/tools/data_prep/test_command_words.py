@@ -25,6 +25,8 @@ from samba_onnx.tools.data_prep import data_prep as commands
 from samba_onnx.tools.data_prep import data_progress, runs, single_file, tokenizer_record
 from samba_onnx.tools.data_prep.runs import DatasetResult
 from samba_onnx.tools.data_prep.single_file import SingleFileResult
+from tests.tools.data_prep.test_decoding import written
+from tests.tools.data_prep.tokenizers_of_tests import word_like
 
 METRICS = Metrics(articles=1, sequences=2, lines_skipped=7)
 
@@ -257,3 +259,30 @@ def test_a_value_that_is_none_is_named_with_its_option(
     with pytest.raises(UsageError) as caught:
         commands.pipeline("corpus.jsonl", "tokenizer", **{name: value})
     assert str(caught.value).startswith(message)
+
+
+def test_sequences_are_shown_from_the_first_that_is_asked_for(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tokenizer_record, "load_tokenizer", lambda folder: (word_like(), prepared.tokenizers.append(folder)))  # fmt: skip
+    path = str(written(Path("three.hdf5"), *[([3] * 4, [1] * 4)] * 3))
+
+    def shown(*words: Any, **others: Any) -> str:
+        assert commands.decode(path, *words, **others) == 0
+        return capsys.readouterr().out
+
+    row = f"  completion  4  {word_like().decode([3] * 4)}\n"
+    assert shown() == f"Sequence 1\n{row}Sequence 2\n{row}Sequence 3\n{row}"
+    assert shown("there", 2, 1) == f"Sequence 2\n{row}"
+    assert shown("there", 2, quiet=True) == "sequence 2\nsequence 3\n"
+    assert shown(json="all.json", quiet=True) == "3 sequences of three.hdf5\n"
+    assert prepared.tokenizers == ["tokenizer", "there", "there", "tokenizer"]
+    answer = json.loads(shown(first=3, json="-"))
+    assert answer == json.loads(Path("all.json").read_text()) | {"sequences": answer["sequences"]}
+    stretch = {"type": "completion", "tokens": 4, "text": word_like().decode([3] * 4)}
+    assert answer == {
+        "schema_version": 1,
+        "path": "three.hdf5",
+        "sequences": [{"number": 3, "stretches": [stretch]}],
+    }
+    assert shown(json="one.json", count=1) == f"Sequence 1\n{row}"
