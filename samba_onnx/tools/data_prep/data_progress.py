@@ -97,7 +97,7 @@ def _bar() -> Progress:
         BarColumn(bar_width=24),
         DownloadColumn(),
         TransferSpeedColumn(),
-        TextColumn("{task.fields[rate]}", markup=False),
+        TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
         TextColumn("left"),
         console=Console(stderr=True),

@@ -229,10 +229,10 @@ class _Run:
         """Write the text of every file, unless an earlier run has done so."""
         missing = [
             name
-            for name, (kind, path) in self._texts.items()
+            for name, (_, path) in self._texts.items()
             if not self._is_text_whole(state, name, path)
-            # Text whose sequences are finished is needed no more; that for tests is a result.
-            and not (kind != "test" and state.finished(name, self._folder.hdf5(name)))
+            # Text whose sequences are finished is needed no more.
+            and not state.finished(name, self._folder.hdf5(name))
         ]
         if not missing:
             LOGGER.info("the text is split already")

@@ -122,7 +122,7 @@ def save_tokenizer(tokenizer: Any, config: Any, folder: Path) -> None:
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(6)}.tmp")
     try:
         with write_errors(folder):
-            temporary.mkdir(parents=True)
+            temporary.mkdir()
             tokenizer.save_pretrained(temporary)
             if config is not None:
                 config.to_json_file(temporary / "config.json")

@@ -41,10 +41,9 @@ class _Builder:
         planes = np.empty((1 + len(runs), len(self.ids)), np.int32)
         planes[0] = self.ids
         for plane, values in zip(planes[1:], runs, strict=True):
-            plane[:] = np.repeat(np.array(values, np.int32), self.run_lengths)
+            plane[:] = np.repeat(values, self.run_lengths)
         planes[1, self.separators] = TokenType.SEPARATOR
-        ends = np.array([0, *self.ends], np.int64)
-        return Articles(planes, ends[1:] - ends[:-1])
+        return Articles(planes, np.diff([0, *self.ends]))
 
 
 class ArticleTokenizer:

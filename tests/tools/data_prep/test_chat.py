@@ -10,9 +10,11 @@ import pytest
 
 from samba_onnx.data_prep import PreparationOptions, data_prep
 from samba_onnx.errors import DataError
+from samba_onnx.tools.data_prep.articles import Article, Pair
+from samba_onnx.tools.data_prep.chat import ChatTemplate, require_chat_template
 from tests.tools.data_prep.building import run, write
 from tests.tools.data_prep.reference import Rules, read_sequences
-from tests.tools.data_prep.tokenizers_of_tests import END, gpt2_like, llama_like
+from tests.tools.data_prep.tokenizers_of_tests import END, gpt2_like, llama_like, wrapped
 
 TURNS = [
     {"prompt": " the quick? ", "completion": "brown\n"},
@@ -119,3 +121,40 @@ def test_a_tokenizer_without_a_template_is_refused_before_anything_is_written(
     with pytest.raises(DataError, match="no chat template"):
         run(source, tmp_path / "out", apply_chat_template=True)
     assert list(tmp_path.iterdir()) == [source]
+
+
+def test_what_ends_no_turn_and_begins_none_belongs_to_the_completion(tmp_path: Path) -> None:
+    write_turns = (
+        "{% for m in messages %}{{ m.content }}{% if m.role == 'user' %}?{% elif loop.last %}."
+        "{% else %};{% endif %}{% endfor %}"
+    )
+    wrapped(gpt2_like().backend_tokenizer, chat_template=write_turns).save_pretrained(tmp_path)
+    chat = Article((Pair("a", "b", 3), Pair("c", "d", -1)), True)
+    wanted = (Pair("a?", "b;", 3), Pair("c?", "d.", -1))
+    assert ChatTemplate(str(tmp_path)).apply(chat) == wanted
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ messages[0].content }}{{ messages[1].content }}", "does not write every prompt"),
+        ("{% for m in messages %}{{ m.content * 2 }}{% endfor %}", "does not write every prompt"),
+        (
+            "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}",
+            "does not write every prompt",
+        ),
+        ("{{ raise_exception('no chats') }}", "refuses the chat: no chats"),
+    ],
+)
+def test_a_template_that_does_not_write_every_text_once_is_refused(
+    template: str, message: str, tmp_path: Path
+) -> None:
+    wrapped(gpt2_like().backend_tokenizer, chat_template=template).save_pretrained(tmp_path)
+    chat = Article((Pair("a", "b", -1),) * 2, True)
+    with pytest.raises(DataError, match=f"^the chat template {message}"):
+        ChatTemplate(str(tmp_path)).apply(chat)
+
+
+def test_a_tokenizer_that_knows_no_templates_has_none() -> None:
+    with pytest.raises(DataError, match="no chat template"):
+        require_chat_template(object())

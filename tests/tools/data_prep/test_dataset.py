@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -67,3 +70,69 @@ def test_what_is_no_dataset_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "text.hdf5").write_text("no HDF5")
     with pytest.raises(DataError, match=r"text\.hdf5: this is no HDF5 file"):
         HDF5Dataset(tmp_path / "text.hdf5")
+
+
+def filled(path: Path, count: int, planes: int = 2) -> None:
+    with new_sequence_file(path, 5, planes) as file:
+        file.append(np.arange(count, dtype=np.int32)[None, :, None].repeat(planes, 0).repeat(5, 2))
+
+
+def test_a_sequence_is_found_in_whichever_file_it_is(tmp_path: Path) -> None:
+    counts = (1, 2, 4, 3)
+    for place, count in enumerate(counts, 1):
+        filled(tmp_path / f"dev_{place}_of_4.hdf5", count, 3)
+    with HDF5Dataset(tmp_path, "dev") as dataset:
+        rows = [int(dataset[place]["category_ids"][0]) for place in range(len(dataset))]
+    assert rows == [row for count in counts for row in range(count)]
+
+
+def test_files_are_opened_once_and_not_needed_by_what_is_in_memory(folder: Path) -> None:
+    dataset, held = HDF5Dataset(folder), HDF5Dataset(folder, in_memory=True)
+    first = dataset._open(0)
+    assert dataset._open(0) is first
+    dataset.close()
+    held.close()
+    assert not first
+    for path in folder.iterdir():
+        path.unlink()
+    assert int(held[6]["input_ids"][0]) == 6
+    with pytest.raises(DataError, match=r"train_1_of_3\.hdf5: this is no HDF5 file") as caught:
+        dataset[0]
+    assert caught.value.path == str(folder / "train_1_of_3.hdf5")
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        {"input_ids": (2, 5)},
+        {"token_type_ids": (2, 5)},
+        {"input_ids": (2, 5), "category_ids": (2, 5)},
+        {"input_ids": (2, 5), "token_type_ids": (2, 6)},
+        {"input_ids": (2, 5), "token_type_ids": (3, 5), "category_ids": (3, 6)},
+        {"input_ids": (5,), "token_type_ids": (5,)},
+    ],
+)
+def test_a_file_of_other_datasets_is_refused(shapes: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "other.hdf5"
+    with h5py.File(path, "w") as file:
+        for name, shape in shapes.items():
+            file.create_dataset(name, shape, np.int32)
+    expected = "expected input_ids and token_type_ids (sequences, length) in this file"
+    with pytest.raises(DataError, match=re.escape(f"{path}: {expected}")) as caught:
+        HDF5Dataset(path)
+    assert caught.value.path == str(path)
+
+
+def test_all_files_have_the_same_datasets(folder: Path) -> None:
+    filled(folder / "train_2_of_3.hdf5", 2, 3)
+    with pytest.raises(DataError, match="sequences of different lengths or contents"):
+        HDF5Dataset(folder)
+
+
+def test_files_of_two_runs_are_named(folder: Path) -> None:
+    (folder / "train_2_of_3.hdf5").rename(folder / "train_2_of_4.hdf5")
+    with pytest.raises(DataError) as caught:
+        HDF5Dataset(folder)
+    names = "train_1_of_3.hdf5, train_2_of_4.hdf5, train_3_of_3.hdf5"
+    assert str(caught.value).endswith(f", but there is {names}")
+    assert caught.value.path == str(folder)

@@ -75,6 +75,9 @@ CHANGES: dict[str, Any] = {
     "no pattern": {"pre_tokenizer": {"use_regex": False}},
     "another pre-tokenizer": {"pre_tokenizer": {"type": "Metaspace"}},
     "another post-processor": {"post_processor": {"type": "BertProcessing"}},
+    "another post-processor among several": {
+        "post_processor": {"type": "Sequence", "processors": [{"type": "BertProcessing"}]}
+    },
 }
 
 
@@ -95,6 +98,16 @@ def test_a_pattern_that_is_not_known_is_not_cut() -> None:
     assert splits_at_spaces(json.dumps(composed))
     composed["added_tokens"][0]["normalized"] = True
     assert not splits_at_spaces(json.dumps(composed))
+
+
+def test_a_pattern_is_used_where_nothing_is_said_of_it() -> None:
+    """As the library reads what its older versions wrote."""
+    alone = json.loads(gpt2_like().backend_tokenizer.to_str())
+    del alone["pre_tokenizer"]["use_regex"]
+    assert splits_at_spaces(json.dumps(alone))
+    behind = json.loads(llama_like().backend_tokenizer.to_str())
+    del behind["pre_tokenizer"]["pretokenizers"][1]["use_regex"]
+    assert not splits_at_spaces(json.dumps(behind))
 
 
 def test_a_tokenizer_that_does_more_than_its_backend_is_asked_itself(tmp_path: Any) -> None:
