@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from samba_onnx.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
-
 
 InputFileOption = Annotated[
     list[str] | None,
