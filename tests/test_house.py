@@ -26,6 +26,7 @@ MOST_LINES = 400
 LONG_FILES: frozenset[str] = frozenset()
 
 MOST_FUNCTION_LINES = 50
+MOST_CLI_LINES = 1500
 LONG_FUNCTIONS = {
     # Commands: their options with help texts are their signature.
     "samba_onnx/tools/analyze/analyze.py:analyze",
@@ -186,6 +187,12 @@ def test_calls_say_what_their_arguments_are() -> None:
             if call.rpartition(".")[2] in names | {"cls"}:
                 calls.add(f"{name}:{call}")
     assert calls == BY_POSITION
+
+
+def test_the_command_line_is_small() -> None:
+    # Parsing, display, failures and isolation: whatever else a command does is a tool's, or the core's.
+    lines = [text.count("\n") for name, text in sources().items() if "/cli/" in name]
+    assert 0 < sum(lines) < MOST_CLI_LINES
 
 
 def test_a_file_name_stands_in_two_folders_at_most() -> None:
