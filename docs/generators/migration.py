@@ -216,8 +216,6 @@ def _members(owner: str, kind: type) -> Iterator[tuple[str, Callable[..., Any]]]
             yield f"{owner}.{name}", function
 
 
-_RECORDER: Final = SambaSession.record_hint.__name__
-"""What a function calls that is nothing but a hint."""
 _IDLE: Final = re.compile(r"without effect|^a hint\b|; a hint\b|^hints\b", re.IGNORECASE)
 _ENTRY: Final = re.compile(r"^    (\*{0,2}\w+): (.*(?:\n        .*)*)", re.MULTILINE)
 """One argument of a docstring in Google's style."""
@@ -226,9 +224,7 @@ _ENTRY: Final = re.compile(r"^    (\*{0,2}\w+): (.*(?:\n        .*)*)", re.MULTI
 def _without_effect(value: Any) -> str:
     """Return what of a function has no effect, by its documentation; empty if all of it has one."""
     text = inspect.getdoc(value) or ""
-    is_own = inspect.isfunction(value) and value.__module__.startswith(HOME)
-    calls = value.__code__.co_names if is_own else ()
-    if _IDLE.search(text.partition("\n")[0]) or _RECORDER in calls:
+    if _IDLE.search(text.partition("\n")[0]):
         return "the whole call"
     _, _, arguments = text.partition("\nArgs:\n")
     arguments = arguments.partition("\n\n")[0]

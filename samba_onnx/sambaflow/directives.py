@@ -34,7 +34,7 @@ def op_fusion(*arguments: Any, **hints: Any) -> AbstractContextManager[None]:
 
 
 def sdpa_directives(directives: Mapping[str, Any]) -> AbstractContextManager[None]:
-    """Ask for a way to compute attention, inside.
+    """Ask for a way to compute attention inside; a hint.
 
     Args:
         directives: Such as ``sdp_mixed_p`` and ``sdp_block_size``.
