@@ -18,7 +18,7 @@ from samba_onnx.passes.planning.scheduling import run_transfers, schedule
 from samba_onnx.passes.planning.sectioning import cut
 from samba_onnx.passes.planning.stages import StageInterface, interfaces
 from samba_onnx.passes.targets import Target
-from samba_onnx.passes.timing.hosts import fallback_seconds
+from samba_onnx.passes.timing.hosts import fallback_seconds, host_seconds
 from samba_onnx.passes.timing.launches import SectionDraft, in_programs
 from samba_onnx.passes.timing.node_work import value_bytes
 from samba_onnx.passes.timing.schedule_time import schedule_time
@@ -86,7 +86,8 @@ def measure(
     for place, stage in enumerate(stages):
         if not stage.on_rdu:
             in_runs = [node for node in stage.group.nodes if node not in at_load]
-            seconds, _ = fallback_seconds(in_runs, machine.host)
+            times = [host_seconds(node, machine.host) for node in in_runs]
+            seconds, _ = fallback_seconds(times, machine.host)
             records[place] = Fallback(**vars(_stage(place, stage)), seconds=seconds)
     records |= {one.id: one for one in _sections(stages, target, roles, instead)}
     regions = {

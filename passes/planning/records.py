@@ -14,7 +14,7 @@ from samba_onnx.passes.planning.scheduling import fixed_bytes
 from samba_onnx.passes.planning.sectioning import sram_bytes
 from samba_onnx.passes.planning.stages import StageInterface
 from samba_onnx.passes.sharding.collectives import SHARDED, collective
-from samba_onnx.passes.timing.hosts import fallback_seconds
+from samba_onnx.passes.timing.hosts import fallback_seconds, host_seconds
 from samba_onnx.passes.timing.node_work import node_flops, value_bytes
 from samba_onnx.passes.timing.section_terms import section_terms
 from samba_onnx.passes.timing.traffic import by_tier, moved_bytes
@@ -149,11 +149,15 @@ def fallback_record(
     """
     nodes = interface.group.nodes
     at_load = known_at_load(nodes, roles)
-    seconds, unmodelled = fallback_seconds([n for n in nodes if n not in at_load], host)
+    times = {node: host_seconds(node, host) for node in nodes if node not in at_load}
+    seconds, unmodelled = fallback_seconds(times.values(), host)
     return Fallback(
         **vars(stage),
         type=interface.group.type,
-        reasons=tuple(_fallback_node(node, placement, node in at_load) for node in nodes),
+        reasons=tuple(
+            _fallback_node(node, placement, node in at_load, times.get(node) or 0.0)
+            for node in nodes
+        ),
         seconds=seconds,
         unmodelled=unmodelled,
     )
@@ -202,7 +206,9 @@ def symbol_record(
     )
 
 
-def _fallback_node(node: ir.Node, placement: Placement, at_load: bool) -> FallbackNode:
+def _fallback_node(
+    node: ir.Node, placement: Placement, at_load: bool, seconds: float
+) -> FallbackNode:
     reason = placement.reasons[node]
     return FallbackNode(
         name=name_of(node),
@@ -214,4 +220,5 @@ def _fallback_node(node: ir.Node, placement: Placement, at_load: bool) -> Fallba
         location=source_location(node),
         supported=placement.supports[node].reason is None,
         at_load=at_load,
+        seconds=seconds,
     )

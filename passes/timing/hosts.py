@@ -79,14 +79,15 @@ def _body_seconds(repeated: Repetition, host: HostSummary) -> float | None:
     return repeated.steps * sum(known) if len(known) == len(times) else None
 
 
-def fallback_seconds(nodes: Iterable[ir.Node], host: HostSummary) -> tuple[float, int]:
+def fallback_seconds(node_seconds: Iterable[float | None], host: HostSummary) -> tuple[float, int]:
     """Return the modelled time of a call of a fallback, and how many of its nodes have none.
 
     Args:
-        nodes: What it executes in every run, which leaves out what is computed at load.
+        node_seconds: The times of :func:`host_seconds` of the nodes that it executes in every run, which leaves
+            out what is computed at load.
         host: The CPU's figures.
     """
-    times = [host_seconds(node, host) for node in nodes]
+    times = list(node_seconds)
     # What is all computed at load is not called in a run: not even its start counts.
     start = host.call_seconds if times else 0.0
     return start + sum(time for time in times if time is not None), times.count(None)

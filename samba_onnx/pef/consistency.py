@@ -272,6 +272,8 @@ def _check_stage(stage: Section | Fallback, index: _Index) -> None:
                 _refuse(f"the streaming of {name} has {stage.streaming.tiles} tiles")
     else:
         _not_negative(name, seconds=stage.seconds, unmodelled=stage.unmodelled)
+        for node in stage.reasons:
+            _not_negative(f"node {node.name} of {name}", seconds=node.seconds)
 
 
 def _filled_residents(

@@ -35,6 +35,9 @@ class FallbackNode:
     """Whether it computes from weights only: once, when they are loaded, and not in every run. All that
     it reads are initializers of the fallback, residents that no run changes, and results of such nodes
     of the same fallback."""
+    seconds: float = 0.0
+    """Modelled time of one execution; 0 for a node that is computed at load, and where the time is not
+    modelled."""
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,9 @@ def change_first(
 
     from samba_onnx.report.layout import indent, some, table, titled
 
-    if not changes:
+    # What saves nothing by itself is no change to begin with; the document has it all the same.
+    changes = [change for change in changes if change.seconds_saved > 0]
+    if not changes and not bounds:
         return None
     # Fewer rows than other tables have: below them stands a sentence of advice for each.
     shown = changes if rows is None else changes[: max(rows // 3, 1)]
@@ -102,9 +104,8 @@ def change_first(
         )
         for change in shown
     ]
-    lines: list[RenderableType] = [
-        table(("on the RDU, it would save", ">transfers", ">bytes", ">time", "at"), cells)
-    ]
+    columns = ("on the RDU, it would save", ">transfers", ">bytes", ">time", "at")
+    lines: list[RenderableType] = [table(columns, cells)] if cells else []
     # Once: an operator that is refused for two reasons has the same advice for both.
     advised = dict.fromkeys((change.operator, change.advice) for change in shown if change.advice)
     lines += [indent(Text(printable(f"{operator}: {text}"))) for operator, text in advised]

@@ -74,6 +74,22 @@ def indent(content: RenderableType) -> RenderableType:
     return Padding(content, (0, 0, 0, 2), expand=False)
 
 
+def facts(lines: Sequence[tuple[str, str]]) -> RenderableType:
+    """Return lines behind the words that say what they are about, each word once.
+
+    Args:
+        lines: Word and text; control characters in the text are escaped.
+    """
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    before = ""
+    for word, text in lines:
+        grid.add_row(word if word != before else "", _Cell(printable(text)))
+        before = word
+    return grid
+
+
 def table(
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from samba_onnx.pef.manifest import (
     Argin,
     Direction,
     Fallback,
-    FallbackNode,
     Graph,
     Manifest,
     Member,
@@ -28,6 +26,7 @@ from samba_onnx.pef.rewrite_records import LegalisedRule, PassSummary
 from samba_onnx.pef.target_summary import Assumption
 from samba_onnx.report.budgets import memory, section_reports, spatial_notes
 from samba_onnx.report.change_reports import ChangeReport, change_reports
+from samba_onnx.report.coverage import coverage_of, fallback_reports
 from samba_onnx.report.fitting import FitReport
 from samba_onnx.report.fusion import FusionReport, fusion
 from samba_onnx.report.headline import headline_text
@@ -40,12 +39,10 @@ from samba_onnx.report.report_records import (
     BoundaryReport,
     CallReport,
     Coverage,
-    FallbackNodeReport,
     FallbackReport,
     FixedInputReport,
     GraphReport,
     MemoryReport,
-    OperatorCoverage,
     RegionReport,
     SectionReport,
     TransferTotal,
@@ -151,22 +148,23 @@ class Report:
         Returns:
             The report; it needs neither the model nor the PEF any more.
         """
-        coverage = _coverage(manifest)
-        per_run = _totals(copy for graph in run_graphs(manifest) for copy in graph.run_transfers)
+        coverage, graphs = coverage_of(manifest), run_graphs(manifest)
+        per_run = _totals(copy for graph in graphs for copy in graph.run_transfers)
         at_load = _totals(copy for graph in manifest.graphs for copy in graph.load_transfers)
+        time = modelled_time(manifest, graphs, at_load)
         return cls(
-            headline=headline_text(manifest, coverage, per_run),
+            headline=headline_text(manifest, coverage, per_run, time),
             model=manifest.source,
             target=manifest.target.name,
             level=manifest.level,
             coverage=coverage,
-            fallbacks=_fallbacks(manifest.fallbacks),
+            fallbacks=fallback_reports(manifest),
             boundaries=_boundaries(manifest),
             sections=section_reports(manifest),
             memory=memory(manifest),
             transfers_per_run=per_run,
             transfers_at_load=at_load,
-            modelled_time=modelled_time(manifest, run_graphs(manifest), at_load),
+            modelled_time=time,
             dynamic_dimensions=manifest.dynamic_dimensions,
             bound_dimensions=manifest.bound_dimensions,
             undocumented_support=_undocumented_support(manifest.experimental),
@@ -202,9 +200,6 @@ class Report:
         return summary(self)
 
 
-_SHAPE_CODES = frozenset({"dynamic_shape", "unknown_rank", "unknown_type"})
-
-
 def _notes(manifest: Manifest) -> tuple[str, ...]:
     hints = describe_hints(manifest.metadata)
     precision = describe_precision(manifest.metadata)
@@ -215,89 +210,6 @@ def _notes(manifest: Manifest) -> tuple[str, ...]:
 def _assumptions(manifest: Manifest) -> tuple[Assumption, ...]:
     host = manifest.host.assumptions if manifest.host else ()
     return (*manifest.target.assumptions, *host)
-
-
-def _coverage(manifest: Manifest) -> Coverage:
-    """Count nodes and operations on either side."""
-    rdu_nodes, cpu_nodes = _by_operator(manifest.sections), _by_operator(manifest.fallbacks)
-    rdu_flops, cpu_flops = _operator_flops(manifest.sections), _operator_flops(manifest.fallbacks)
-    operators = [
-        OperatorCoverage(name, rdu_nodes[name], cpu_nodes[name], rdu_flops[name], cpu_flops[name])
-        for name in rdu_nodes | cpu_nodes
-    ]
-    # What is left on the CPU first, then what does most of the work: rows that a table cuts off matter
-    # least.
-    operators.sort(
-        key=lambda row: (
-            -row.cpu_nodes,
-            -(row.rdu_flops + row.cpu_flops),
-            -row.rdu_nodes,
-            row.operator,
-        )
-    )
-    on_cpu = [node for fallback in manifest.fallbacks for node in fallback.reasons]
-    return Coverage(
-        rdu_nodes=rdu_nodes.total(),
-        cpu_nodes=cpu_nodes.total(),
-        rdu_flops=sum(section.flops for section in manifest.sections),
-        cpu_flops=cpu_flops.total(),
-        cpu_places=len(manifest.fallbacks),
-        cpu_supported_nodes=sum(node.supported for node in on_cpu),
-        cpu_load_nodes=sum(node.at_load for node in on_cpu),
-        operators=tuple(operators),
-    )
-
-
-def _by_operator(stages: Iterable[Section | Fallback]) -> Counter[str]:
-    """Return the number of nodes of each operator."""
-    nodes: Counter[str] = Counter()
-    for stage in stages:
-        nodes.update(stage.operators)
-    return nodes
-
-
-def _operator_flops(stages: Iterable[Section | Fallback]) -> Counter[str]:
-    """Return the floating-point operations of each operator."""
-    flops: Counter[str] = Counter()
-    for stage in stages:
-        flops.update(stage.operator_flops)
-    return flops
-
-
-def _fallbacks(fallbacks: Iterable[Fallback]) -> tuple[FallbackReport, ...]:
-    """Group CPU nodes by reason, the reason with most nodes first."""
-    groups: dict[tuple[str, ...], list[FallbackNodeReport]] = {}
-    for fallback in fallbacks:
-        for node in fallback.reasons:
-            operator = _operator(node)
-            line = FallbackNodeReport(
-                name=node.name,
-                operator=operator,
-                reason=node.reason,
-                stage=fallback.id,
-                location=node.location,
-                supported=node.supported,
-                at_load=node.at_load,
-            )
-            # What is wrong with a model's shapes is wrong with many operators at once.
-            kind = "" if node.code in _SHAPE_CODES else operator
-            groups.setdefault((node.code, node.hint, kind), []).append(line)
-    reports = [
-        FallbackReport(
-            code=code,
-            reasons=tuple(dict.fromkeys(node.reason for node in nodes)),
-            hint=hint,
-            operators=dict(Counter(node.operator for node in nodes).most_common()),
-            nodes=tuple(nodes),
-        )
-        for (code, hint, _), nodes in groups.items()
-    ]
-    return tuple(sorted(reports, key=lambda report: -len(report.nodes)))
-
-
-def _operator(node: FallbackNode) -> str:
-    """Return the operator with its domain, as in ``Stage.operators``."""
-    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type
 
 
 def _boundaries(manifest: Manifest) -> tuple[BoundaryReport, ...]:

@@ -122,6 +122,8 @@ class FallbackNodeReport:
     """Whether the target could run it, and a run takes less time with it on the CPU."""
     at_load: bool
     """Whether it is computed once, when weights are loaded, and not in every run."""
+    modelled_seconds: float = 0.0
+    """One execution on the CPU; 0 for a node that is computed at load, and where the time is not modelled."""
 
 
 @record

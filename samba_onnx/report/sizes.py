@@ -13,10 +13,10 @@ from samba_onnx.report.report_records import (
     FixedInputReport,
     GraphReport,
 )
-from samba_onnx.report.units import byte_text, count_text
+from samba_onnx.report.units import byte_text, count_text, printable
 
 _SHOWN: Final = 4
-"""Numbers of a constant that are shown."""
+"""Numbers of a constant, and sizes of a model in a line, that are shown."""
 
 
 def fixed_inputs(manifest: Manifest) -> tuple[FixedInputReport, ...]:
@@ -61,6 +61,51 @@ def run_graphs(manifest: Manifest) -> tuple[Graph, ...]:
         return manifest.graphs
     # No sum: a run executes one of them, which its inputs choose.
     return (max(manifest.graphs, key=lambda g: sum(move.bytes for move in g.run_transfers)),)
+
+
+def sizes_text(manifest: Manifest) -> str:
+    """Return the sizes that a model was compiled for, in brackets behind a space; empty where it has none.
+
+    Args:
+        manifest: The manifest of any PEF.
+
+    Returns:
+        As `` [batch 1 or 8; assumed: tokens 128]``, with dimensions that are dynamic in the model; without
+        such the shapes of its inputs, as `` [1x3x224x224]``.
+    """
+    stated, assumed = (
+        _bound_text([one for one in manifest.bound_dimensions if one.assumed is guess])
+        for guess in (False, True)
+    )
+    dynamic = [f"{_name(one.name, one.inputs)} dynamic" for one in manifest.dynamic_dimensions]
+    parts = [", ".join(_few([*stated, *dynamic]))] if stated or dynamic else []
+    if assumed:
+        parts.append(f"assumed: {', '.join(_few(assumed))}")
+    if not parts:
+        symbols = {symbol.name: symbol for symbol in manifest.symbols}
+        shapes = [symbols[name].shape for graph in run_graphs(manifest) for name in graph.inputs]
+        # A scalar has no size, and inputs of one shape say it once.
+        texts = dict.fromkeys("x".join(map(str, shape)) for shape in shapes if shape)
+        parts = [", ".join(_few(list(texts)))] if texts else []
+    return f" [{printable('; '.join(parts))}]" if parts else ""
+
+
+def _bound_text(dimensions: list[BoundDimension]) -> list[str]:
+    """Return ``batch 1 or 8`` of each dimension, with its sizes in all graphs."""
+    sizes: dict[str, list[str]] = {}
+    for one in dimensions:
+        sizes.setdefault(_name(one.name, one.inputs), []).append(str(one.size))
+    return [f"{name} {' or '.join(dict.fromkeys(each))}" for name, each in sizes.items()]
+
+
+def _name(name: str, inputs: tuple[str, ...]) -> str:
+    """Return what a dimension is called: by its place where it has no name."""
+    return name or inputs[0]
+
+
+def _few(texts: list[str]) -> list[str]:
+    """Return the first of many, for a line."""
+    return texts if len(texts) <= _SHOWN else [*texts[:_SHOWN], "..."]
 
 
 def dynamic_table(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from samba_onnx.report.brief import brief_facts
 from samba_onnx.report.change_reports import change_first
+from samba_onnx.report.fallback_text import fallback_paragraphs
 from samba_onnx.report.fitting import fit_text
 from samba_onnx.report.fusion import fusion_table
-from samba_onnx.report.layout import ARROWS, CAUSES, indent, some, table, titled
+from samba_onnx.report.layout import ARROWS, CAUSES, some, table, titled
 from samba_onnx.report.legalisation import brought_table, left_table
 from samba_onnx.report.memory_timeline import timeline_text
 from samba_onnx.report.parallel import parallel_text
 from samba_onnx.report.report import Report
-from samba_onnx.report.report_records import FallbackReport, TransferTotal
+from samba_onnx.report.report_records import TransferTotal
 from samba_onnx.report.sizes import dynamic_table, fixed_table, graphs_table
 from samba_onnx.report.state_text import parts_table, resident_totals
 from samba_onnx.report.times import modelled_time_lines
@@ -43,7 +46,7 @@ def summary(report: Report, rows: int | None = 12) -> RenderableType:
     Returns:
         Something that a rich console prints.
     """
-    return stack(report, rows, SUMMARY)
+    return stack(report, rows, SUMMARY if rows is None else BRIEF)
 
 
 def stack(report: Report, rows: int | None, blocks: Sequence[Block]) -> RenderableType:
@@ -57,47 +60,14 @@ def stack(report: Report, rows: int | None, blocks: Sequence[Block]) -> Renderab
     return Group(*parts)
 
 
+def _fallbacks(report: Report, rows: int | None) -> RenderableType | None:
+    """Say why nodes fall back."""
+    return fallback_paragraphs(report.fallbacks, rows)
+
+
 def _changes(report: Report, rows: int | None) -> RenderableType | None:
     """Say what to change first."""
     return change_first(report.changes, report.bounds, rows)
-
-
-def _fallbacks(report: Report, rows: int | None) -> RenderableType | None:
-    """Say why nodes fall back, one paragraph per reason."""
-    if not report.fallbacks:
-        return None
-    shown = report.fallbacks if rows is None else report.fallbacks[:rows]
-    contents: list[RenderableType] = []
-    for reason in shown:
-        contents += _reason(reason, rows)
-    left = len(report.fallbacks) - len(shown)
-    if left:
-        contents.append(
-            Text(f"… and {count_text(left, 'more reason')} (-v shows all)", style="dim")
-        )
-    return titled("Why nodes fall back to the CPU", *contents)
-
-
-def _reason(reason: FallbackReport, rows: int | None) -> list[RenderableType]:
-    """Return the paragraph of one reason."""
-    operators = ", ".join(f"{nodes} {operator}" for operator, nodes in reason.operators.items())
-    # A reason that names each node's own sizes has as many sentences as nodes: a few show what it is about.
-    shown = len(reason.reasons) if rows is None else max(rows // 4, 1)
-    lines = [Text(printable(text)) for text in reason.reasons[:shown]]
-    if len(reason.reasons) > shown:
-        left = count_text(len(reason.reasons) - shown, "more sentence")
-        lines.append(Text(f"… and {left} like this (-v shows all)", style="dim"))
-    if reason.hint:
-        lines.append(Text(f"hint: {printable(reason.hint)}"))
-    places = [
-        f"{node.location} ({node.name})" if node.location else node.name for node in reason.nodes
-    ]
-    # Places stand behind each other in one paragraph, and take fewer lines than rows of a table.
-    shown = len(places) if rows is None else max(rows // 2, 1)
-    rest = f", and {len(places) - shown:,} more" if len(places) > shown else ""
-    lines.append(Text(printable(f"at {', '.join(places[:shown])}{rest}"), style="dim"))
-    title = Text(printable(f"{operators}  ({reason.code})"))
-    return [title, *(indent(line) for line in lines)]
 
 
 def _legalised(report: Report, rows: int | None) -> RenderableType | None:
@@ -157,12 +127,19 @@ def _coverage(report: Report, rows: int | None) -> RenderableType | None:
 
 
 def _sections(report: Report, rows: int | None) -> RenderableType | None:
-    """Show the sections."""
+    """Show the sections: all in their order, or those that take most time."""
     if not report.sections:
         return None
+    shown = report.sections
+    cut = rows is not None and len(shown) > rows
+    if cut:
+        shown = tuple(sorted(shown, key=lambda section: -section.modelled_seconds))
+    # A column for the size only where there are several.
+    sized = any(graph.model_names for graph in report.graphs)
     cells = [
         (
             str(section.id),
+            *((section.graph,) if sized else ()),
             section.name,
             section.type,
             f"{section.nodes:,}",
@@ -172,10 +149,11 @@ def _sections(report: Report, rows: int | None) -> RenderableType | None:
             second_text(section.modelled_seconds),
             section.dominant,
         )
-        for section in report.sections
+        for section in shown
     ]
     columns = (
         ">id",
+        *(("size",) if sized else ()),
         "section",
         "type",
         ">nodes",
@@ -186,6 +164,8 @@ def _sections(report: Report, rows: int | None) -> RenderableType | None:
         "most of it",
     )
     title = f"{count_text(len(report.sections), 'section')} on the RDU at {report.level}"
+    if cut:
+        title += ", those that take most time"
     return titled(title, table(columns, cells, limit=rows))
 
 
@@ -355,8 +335,41 @@ def _passes(report: Report, rows: int | None) -> RenderableType | None:
 _TRANSFERS = {False: "Transfers between host and RDU", True: "Transfers of each RDU"}
 """Title of the transfers, by whether there are several RDUs."""
 
+_FEW: Final = 10
+"""Rows of the brief report's table of sections."""
+
+
+def _few(block: Block, rows: int) -> Block:
+    """Return a block with fewer rows."""
+    return lambda report, _: block(report, rows)
+
+
+def _further(report: Report, rows: int | None) -> RenderableType | None:
+    """Name what is shown with ``-v``."""
+    more = "-v: operators, memory, transfers, what rules left, assumed figures and passes"
+    return Text(more, style="dim") if report.coverage.nodes else None
+
+
+# About 15 lines for a model that runs whole, and 30 for one that does not: what to act upon, what it takes, and
+# the sections that take most.
+BRIEF: tuple[Block, ...] = (
+    _notes,
+    _changes,
+    _few(_fallbacks, 4),
+    _few(_boundaries, 4),
+    brief_facts,
+    _fits,
+    _parallel,
+    _graphs,
+    _parts,
+    _fused,
+    _few(_sections, _FEW),
+    _further,
+)
+
 # What somebody can act upon first, then what runs where, what it takes, and under which circumstances.
 SUMMARY: tuple[Block, ...] = (
+    _notes,
     _changes,
     _fallbacks,
     _legalised,
@@ -379,6 +392,5 @@ SUMMARY: tuple[Block, ...] = (
     _graphs,
     _support,
     _assumptions,
-    _notes,
     _passes,
 )

@@ -52,7 +52,7 @@ def test_the_whole_way(samba_port: SambaPort, net: Path) -> None:
     pef, report, ledger = (net.with_suffix(suffix) for suffix in (".pef", ".json", ".ledger"))
     result = samba_port("convert", net, "--dim", "batch=8", "--json", report)
     assert (result.status, result.err) == (0, "")
-    assert result.out.startswith("net.onnx → sn40l: ")
+    assert result.out.startswith("net.onnx [batch 8] → sn40l: ")
     assert f"Wrote {pef}" in result.out
 
     document = json.loads(report.read_text())

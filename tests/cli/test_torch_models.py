@@ -40,7 +40,8 @@ def test_a_factory_becomes_a_pef_that_computes_what_torch_does(
     output = tmp_path / "net.pef"
     result = samba_port("convert", f"{HERE}:{factory}", "-o", output, "-q")
     assert (result.status, result.err) == (0, "")
-    assert result.out.startswith(f"{factory} → sn40l: all ")
+    assert result.out.startswith(f"{factory} [2x4, 2] → sn40l: ")
+    assert "; all 17 nodes on the RDU" in result.out
     x, target = batch()
     with torch.no_grad():
         wanted = net()(x, target)

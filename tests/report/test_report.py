@@ -15,64 +15,12 @@ from samba_onnx.pef.manifest import (
     Section,
 )
 from samba_onnx.report import Report
-from tests.report.samples import LATENCY, LINK, all_on_rdu, detector
+from tests.report.samples import LATENCY, LINK, detector
 
 
 @pytest.fixture(scope="module")
 def report() -> Report:
     return Report.from_manifest(detector())
-
-
-def test_headline_counts_fallbacks_and_their_cost(report: Report) -> None:
-    assert report.headline == (
-        "detector.onnx → sn40l: 7 of 9 nodes on the RDU (77.8 %), 2 fall back to the CPU "
-        "in 1 place costing 3 transfers, 202 kB, 36 µs per run"
-    )
-
-
-def test_headline_without_fallback() -> None:
-    assert Report.from_manifest(all_on_rdu()).headline == (
-        "mlp.onnx → sn40l: all 3 nodes run on the RDU in 1 section; "
-        "2 transfers, 80 B, 20 µs per run"
-    )
-
-
-def test_headline_never_rounds_to_all() -> None:
-    manifest = detector()
-    many = dataclasses.replace(manifest.sections[0], operators={"Conv": 99_998})
-    report = Report.from_manifest(
-        dataclasses.replace(manifest, sections=(many, *manifest.sections[1:]))
-    )
-    assert "(99.9 %)" in report.headline
-
-
-def test_headline_of_a_model_without_nodes() -> None:
-    manifest = all_on_rdu()
-    graph = dataclasses.replace(manifest.graphs[0], calls=(), run_transfers=())
-    empty = dataclasses.replace(manifest, sections=(), graphs=(graph,))
-    assert Report.from_manifest(empty).headline.endswith(
-        "no nodes are left after conversion: outputs are inputs or constants"
-    )
-
-
-def test_headline_of_a_model_on_the_cpu_alone() -> None:
-    manifest = detector()
-    graph = dataclasses.replace(
-        manifest.graphs[0], calls=(Call(0, 1),), run_transfers=(), boundaries=()
-    )
-    on_cpu = dataclasses.replace(manifest, sections=(), graphs=(graph,))
-    assert Report.from_manifest(on_cpu).headline == (
-        "detector.onnx → sn40l: nothing runs on the RDU: all 2 nodes fall back to the CPU, "
-        "at least 14 µs per run there"
-    )
-
-
-def test_headline_escapes_control_characters() -> None:
-    manifest = all_on_rdu()
-    source = dataclasses.replace(manifest.source, name="\x1b[31mred\n.onnx")
-    headline = Report.from_manifest(dataclasses.replace(manifest, source=source)).headline
-    assert headline.isprintable()
-    assert headline.startswith("\\x1b[31mred\\n.onnx → ")
 
 
 def test_coverage(report: Report) -> None:

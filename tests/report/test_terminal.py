@@ -15,11 +15,22 @@ from samba_onnx.tools.inspect.inspect_text import details
 from tests.report.samples import all_on_rdu, detector
 
 GOLDEN = Path(__file__).with_name("detector.txt")
+BRIEF = Path(__file__).with_name("detector_brief.txt")
 
 
 def test_details_at_80_columns() -> None:
     text = render(details(Report.from_manifest(detector()), None), width=80)
     assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_the_summary_at_80_columns() -> None:
+    text = render(summary(Report.from_manifest(detector())), width=80)
+    assert text == BRIEF.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("manifest", "most"), [(all_on_rdu(), 15), (detector(), 31)])
+def test_a_pipe_gets_few_lines(manifest: Manifest, most: int) -> None:
+    assert len(render(summary(Report.from_manifest(manifest))).splitlines()) <= most
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

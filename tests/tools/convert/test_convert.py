@@ -101,7 +101,7 @@ def test_json_into_a_file_comes_with_the_text(
     result = samba_port("convert", model, "--json", tmp_path / "m.json")
     document = json.loads((tmp_path / "m.json").read_text())
     jsonschema.validate(document, json.loads((DOCS / "report.schema.json").read_text()))
-    assert result.out.startswith("detector.onnx → sn40l: ")
+    assert result.out.startswith("detector.onnx [batch dynamic] → sn40l: ")
 
 
 def test_quiet_is_one_line(samba_port: SambaPort, compiler: Compiler, model: Path) -> None:
@@ -143,7 +143,7 @@ def test_limits(
     assert result.status == status
     assert complaint in result.err
     assert len(result.err.splitlines()) == status
-    assert result.out.startswith("detector.onnx → sn40l: ")
+    assert result.out.startswith("detector.onnx [batch dynamic] → sn40l: ")
 
 
 @pytest.mark.parametrize("kind", SAMBA_ERRORS)
