@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from samba_onnx.cli.host_profiles import host_profile
+from samba_onnx.compiling.host_profiles import host_profile
 from samba_onnx.compiling.option import CommandFlag, Option, option_of
 from samba_onnx.compiling.options import CompileOptions, option_fields
 

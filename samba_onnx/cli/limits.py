@@ -72,6 +72,14 @@ BaselineOption = Annotated[
         rich_help_panel=LIMITS,
     ),
 ]
+AllowDifferentOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-different",
+        help="Hold reports against each other that are of other sizes, precision, target, level or version.",
+        rich_help_panel=LIMITS,
+    ),
+]
 
 
 def accepted_limits(
@@ -80,7 +88,9 @@ def accepted_limits(
     transfer_bytes: str | None,
     nodes_percent: float | None,
     flops_percent: float | None,
+    *,
     baseline: str | None,
+    allow_different: bool,
 ) -> AcceptedLimits:
     """Read the limits; ``--fail-on-fallback`` is ``--max-fallbacks 0``.
 
@@ -91,6 +101,7 @@ def accepted_limits(
         nodes_percent: The least share of nodes on the RDU; None for any.
         flops_percent: The least share of floating-point operations on the RDU; None for any.
         baseline: Path of a report or a PEF than which nothing may be worse; None for no such limit.
+        allow_different: Whether the baseline may be of other sizes, or made under other conditions.
 
     Raises:
         UsageError: The bytes are malformed, or the baseline is no report.
@@ -104,7 +115,7 @@ def accepted_limits(
         size,
         nodes_percent,
         flops_percent,
-        None if baseline is None else read_baseline(baseline),
+        None if baseline is None else read_baseline(baseline, allows_different=allow_different),
     )
 
 
@@ -126,6 +137,9 @@ def give_report(
 
     Returns:
         The exit status.
+
+    Raises:
+        UsageError: The baseline is not comparable with it.
     """
     from rich.console import Group
     from rich.text import Text
@@ -133,6 +147,8 @@ def give_report(
     from samba_onnx.report.terminal import summary
     from samba_onnx.report.units import byte_text, printable
 
+    if limits.baseline is not None:
+        limits.baseline.refuse_different(report)
     report = dataclasses.replace(report, limits=limits.verdicts(report))
 
     def content(rows: int | None) -> RenderableType:

@@ -24,6 +24,27 @@ class Baseline:
 
     name: str
     report: Report
+    allows_different: bool = False
+    """Whether it is held against conversions under other conditions, too."""
+
+    def refuse_different(self, report: Report) -> None:
+        """Refuse to hold it against a conversion of other sizes, or under other conditions.
+
+        Args:
+            report: On the conversion.
+
+        Raises:
+            UsageError: They are not comparable, and ``--allow-different`` was not given.
+        """
+        from samba_onnx.report.comparability import different, different_text
+
+        pairs = {} if self.allows_different else different(self.report, report)
+        # A larger batch moves more bytes, and is no worse for it.
+        if pairs:
+            raise UsageError(
+                f"--baseline {self.name} is not comparable with this: {different_text(pairs)}; write it anew with "
+                "--json, or compare all the same with --allow-different"
+            )
 
 
 @dataclass(frozen=True)
@@ -52,7 +73,7 @@ class AcceptedLimits:
         Raises:
             UsageError: Target or level of the baseline is another one.
         """
-        if self.baseline is None:
+        if self.baseline is None or self.baseline.allows_different:
             return
         from samba_onnx.passes.targets import load_target
 
@@ -62,7 +83,7 @@ class AcceptedLimits:
             raise UsageError(
                 f"--baseline {self.baseline.name} is of target {report.target} and level "
                 f"{report.level}, and this is for {name} and {level}: nothing to hold against each "
-                "other; samba-port diff says what differs"
+                "other; samba-port diff says what differs, and --allow-different holds it against it all the same"
             )
 
     def verdicts(self, report: Report) -> tuple[LimitReport, ...]:
@@ -117,11 +138,12 @@ class AcceptedLimits:
             yield from _held_against(self.baseline, report)
 
 
-def read_baseline(path: str) -> Baseline:
+def read_baseline(path: str, *, allows_different: bool = False) -> Baseline:
     """Return the report of a file, which another one is held against.
 
     Args:
         path: A report that ``--json`` wrote, or a PEF.
+        allows_different: Whether it is held against conversions under other conditions, too.
 
     Raises:
         UsageError: It is neither, or cannot be opened.
@@ -135,7 +157,7 @@ def read_baseline(path: str) -> Baseline:
         raise UsageError(
             f"--baseline {path}: expected a report that convert or analyze wrote with --json, or a PEF"
         )
-    return Baseline(Path(path).name, report)
+    return Baseline(Path(path).name, report, allows_different)
 
 
 def complaints(limits: AcceptedLimits, report: Report) -> list[str]:

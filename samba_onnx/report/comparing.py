@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from samba_onnx.pef.manifest import Cause, Direction
+from samba_onnx.report.comparability import different
 from samba_onnx.report.difference import (
     BoundaryChange,
     DifferenceReport,
@@ -179,9 +180,7 @@ def _circumstances(before: Report, after: Report) -> tuple[str, ...]:
         "written by": (before.model.producer, after.model.producer),
         "operator set": (before.model.opset, after.model.opset),
         "nodes of the model": (before.model.nodes, after.model.nodes),
-        "target": (before.target, after.target),
-        "level": (before.level, after.level),
-        "sizes": (_sizes(before), _sizes(after)),
+        **different(before, after),
     }
     # Without sections nothing says how their times would be modelled.
     if before.sections and after.sections:
@@ -197,15 +196,6 @@ def _timing(report: Report) -> str:
     """Return how times of sections are modelled: reports of older versions do not know their parts."""
     has_parts = any(section.time_parts for section in report.sections)
     return "with launches and efficiencies" if has_parts else "at peak rates"
-
-
-def _sizes(report: Report) -> str:
-    """Return the sizes of the graphs' inputs."""
-    return "; ".join(
-        f"{value.name} {'x'.join(map(str, value.shape or ()))}"
-        for graph in report.graphs
-        for value in graph.inputs
-    )
 
 
 def _fallbacks(before: Report, after: Report) -> tuple[FallbackChange, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from samba_onnx.facts.precisions import describe_precision
+from samba_onnx.facts.precisions import describe_precision, stored_precision
 from samba_onnx.facts.roundings import describe_rounding
 from samba_onnx.pef.changes import Bound
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
@@ -133,6 +133,11 @@ class Report:
     """The largest sizes of dimensions that fit into device memory, where ``--fit`` asked for them."""
     fixed_inputs: tuple[FixedInputReport, ...] = ()
     """Inputs of the model that are constants here, which a run is not given."""
+    precision: str = ""
+    """In which types operators compute that state float32, as ``--precision`` names it; empty in a report of an older
+    version."""
+    producer: str = ""
+    """Name and version of what converted the model; empty in a report of an older version."""
     parallel: ParallelReport | None = None
     """How it was cut for several RDUs; null for one. All other sizes and times are those of one RDU."""
     schema_version: int = SCHEMA_VERSION
@@ -182,6 +187,8 @@ class Report:
             argins=manifest.argins,
             memory_timelines=memory_timelines(manifest),
             parallel=parallel(manifest),
+            precision=stored_precision(manifest.metadata),
+            producer=f"{manifest.producer.name} {manifest.producer.version}",
             fusion=fusion(manifest),
             fixed_inputs=fixed_inputs(manifest),
         )

@@ -121,7 +121,15 @@ def test_a_baseline_fails_what_is_worse_and_says_what(
     same = samba_port("analyze", model, "--baseline", released)
     assert (same.status, same.err) == (0, "")
     compiler(detector())
-    worse = samba_port("convert", model, "--baseline", released, "--json", tmp_path / "now.json")
+    worse = samba_port(
+        "convert",
+        model,
+        "--baseline",
+        released,
+        "--json",
+        tmp_path / "now.json",
+        "--allow-different",
+    )
     assert worse.status == 1
     (line,) = worse.err.splitlines()
     assert line.startswith(
@@ -133,11 +141,18 @@ def test_a_baseline_fails_what_is_worse_and_says_what(
     assert len(limits) == 6
     # The other way round everything is better.
     compiler(all_on_rdu())
-    assert samba_port("analyze", model, "--baseline", tmp_path / "now.json").status == 0
+    better = ("--baseline", tmp_path / "now.json", "--allow-different")
+    assert samba_port("analyze", model, *better).status == 0
+    # The two are of other sizes, and not comparable unless somebody says so.
+    refused = samba_port("analyze", model, *better[:2])
+    assert (refused.status, refused.out) == (2, "")
+    assert "not comparable with this: sizes x 1x3x224x224 → x 1x16" in refused.err
 
 
 def test_a_pef_may_be_the_baseline(mixed: Path) -> None:
-    limits = accepted_limits(False, None, None, None, None, str(mixed))
+    limits = accepted_limits(
+        False, None, None, None, None, baseline=str(mixed), allow_different=False
+    )
     assert limits.baseline is not None
     own = limits.baseline.report
     verdicts = limits.verdicts(own)

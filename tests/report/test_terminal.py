@@ -28,7 +28,7 @@ def test_the_summary_at_80_columns() -> None:
     assert text == BRIEF.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("manifest", "most"), [(all_on_rdu(), 15), (detector(), 31)])
+@pytest.mark.parametrize(("manifest", "most"), [(all_on_rdu(), 15), (detector(), 34)])
 def test_a_pipe_gets_few_lines(manifest: Manifest, most: int) -> None:
     assert len(render(summary(Report.from_manifest(manifest))).splitlines()) <= most
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from samba_onnx.cli.compile_options import takes_options
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.limits import (
+    AllowDifferentOption,
     BaselineOption,
     FailOption,
     FallbacksOption,
@@ -62,6 +63,7 @@ def analyze(
     min_rdu_nodes: NodesShareOption = None,
     min_rdu_flops: FlopsShareOption = None,
     baseline: BaselineOption = None,
+    allow_different: AllowDifferentOption = False,
     fit: FitOption = None,
     fit_multiple: FitMultipleOption = 1,
     what_if: WhatIfOption = None,
@@ -84,7 +86,13 @@ def analyze(
     """
     refuse_pef(model, "analyze")
     limits = accepted_limits(
-        fail_on_fallback, max_fallbacks, max_transfer_bytes, min_rdu_nodes, min_rdu_flops, baseline
+        fail_on_fallback,
+        max_fallbacks,
+        max_transfer_bytes,
+        min_rdu_nodes,
+        min_rdu_flops,
+        baseline=baseline,
+        allow_different=allow_different,
     )
     target = target_text(options)
     # All refusals stand before anything heavy is imported: a wrong flag is answered at once.

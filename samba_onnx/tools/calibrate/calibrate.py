@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from samba_onnx.cli import host_profiles
 from samba_onnx.cli.display import Display, refuse_overwriting, write_file
 from samba_onnx.cli.failures import EXIT_YES
 from samba_onnx.cli.options import JsonOption, QuietOption, ThreadsOption, VerboseOption
 from samba_onnx.cli.progress import Activity
+from samba_onnx.compiling import host_profiles
 from samba_onnx.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import typer
 from samba_onnx.cli.compile_options import takes_options
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.limits import (
+    AllowDifferentOption,
     BaselineOption,
     FailOption,
     FallbacksOption,
@@ -62,6 +63,7 @@ def convert(
     min_rdu_nodes: NodesShareOption = None,
     min_rdu_flops: FlopsShareOption = None,
     baseline: BaselineOption = None,
+    allow_different: AllowDifferentOption = False,
     fit: AbsentFitOption = None,
     annotated: AnnotatedOption = None,
     json: JsonOption = None,
@@ -96,7 +98,13 @@ def convert(
         )
     refuse_pef(model, "convert")
     limits = accepted_limits(
-        fail_on_fallback, max_fallbacks, max_transfer_bytes, min_rdu_nodes, min_rdu_flops, baseline
+        fail_on_fallback,
+        max_fallbacks,
+        max_transfer_bytes,
+        min_rdu_nodes,
+        min_rdu_flops,
+        baseline=baseline,
+        allow_different=allow_different,
     )
     limits.refuse_other_target(target_text(options), options.sections.level)
     refuse_other_options(model, options)

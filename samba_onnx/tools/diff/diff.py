@@ -10,6 +10,7 @@ import typer
 from samba_onnx.cli.compile_options import takes_options
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
+from samba_onnx.cli.limits import AllowDifferentOption
 from samba_onnx.cli.options import JsonOption, QuietOption, VerboseOption
 from samba_onnx.cli.progress import Activity
 from samba_onnx.compiling.model_choices import refuse_other_options, target_text
@@ -66,6 +67,7 @@ def diff(
     after: Annotated[str, typer.Argument(metavar="AFTER", help=_SIDE)],
     options: CompileOptions,
     allow: AllowOption = 0.0,
+    allow_different: AllowDifferentOption = False,
     target: OtherTargetOption = None,
     level: OtherLevelOption = None,
     json: JsonOption = None,
@@ -75,13 +77,16 @@ def diff(
     """Say what moved between two conversions, and why.
 
     Figures of both sides, nodes that moved between RDU and CPU with their reasons, boundaries, operators,
-    sections, and passes that did something else. A model is analyzed for target, level, sizes and RDUs of
+    sections, and passes that did something else. A model is analyzed for target, level, precision, sizes and RDUs of
     the other side, so that what differs is the model, or this version of the compiler.
 
     Examples:
       samba-port diff before.pef after.pef
       samba-port diff released.json model.onnx --allow 2
       samba-port diff model.pef model.onnx --target sn30 --json -
+
+    Sides of other sizes, precision, number of RDUs, target or level, unless that is what an option here states, are
+    not comparable: an error that names what differs.
 
     Exit status 1 means worse: more nodes or groups of nodes on the CPU, boundaries, transfers or bytes
     per run, or more modelled time.
@@ -107,10 +112,29 @@ def diff(
             report or _analyzed(side, other, chosen, activity)
             for side, report in zip(sides, reports, strict=True)
         )
+    if not allow_different:
+        _refuse_different(left, right, target, level)
     answer = difference(left, right, (_shown(before), _shown(after)), allowed_percent=allow)
     display = Display(json, quiet, verbose)
     display.show(answer.headline, lambda rows: difference_text(answer, rows), answer)
     return EXIT_NO if answer.worse else EXIT_YES
+
+
+def _refuse_different(left: Report, right: Report, target: str | None, level: str | None) -> None:
+    """Refuse to judge by figures that are of other sizes, or hold under other conditions, unless stated.
+
+    Raises:
+        UsageError: They are not comparable.
+    """
+    from samba_onnx.report.comparability import different, different_text
+
+    # Another version of the compiler is what a report is held against a model for.
+    stated = {"target": target, "level": level, "version": "any"}
+    pairs = different(left, right, but=[name for name, value in stated.items() if value])
+    if pairs:
+        raise UsageError(
+            f"the two are not comparable: {different_text(pairs)}; see what moved all the same with --allow-different"
+        )
 
 
 def _shown(side: str) -> str:
@@ -128,6 +152,8 @@ def _like(
     cut = other.parallel
     if cut is not None:
         chosen = chosen.replace(n_chips=cut.rdus, tensor_parallel=cut.mode)
+    if other.precision:
+        chosen = chosen.replace(precision=other.precision)
     return chosen.replace(target=target or other.target, level=level or other.level)
 
 

@@ -9,7 +9,7 @@ import jsonschema
 import onnx.parser
 import pytest
 
-from samba_onnx.cli import host_profiles
+from samba_onnx.compiling import host_profiles
 from samba_onnx.passes.timing.hosts import load_host
 from samba_onnx.tools.calibrate import calibration
 from tests.cli.conftest import SambaPort

@@ -42,10 +42,29 @@ def test_a_model_is_analyzed_as_the_other_side_was_converted(
     assert (result.status, result.err) == (0, "")
     assert result.out == "a.pef → Tanh.onnx: no figure that counts differs\n"
     larger = samba_port("diff", folder / "a.pef", folder / "Tanh.onnx", "--dim", "n=64")
-    assert larger.status == 1
-    assert "sizes: x 4x8 → x 64x8" in larger.out
-    assert "bytes per run" in larger.out
-    assert samba_port("diff", folder / "Tanh.onnx", folder / "a.pef", "--dim", "n=64").status == 0
+    # No batch is worse than another one.
+    assert (larger.status, larger.out) == (2, "")
+    assert "the two are not comparable: sizes x 4x8 → x 64x8; see what moved" in larger.err
+    allowed = ("--dim", "n=64", "--allow-different")
+    shown = samba_port("diff", folder / "a.pef", folder / "Tanh.onnx", *allowed)
+    assert shown.status == 1
+    assert "sizes: x 4x8 → x 64x8" in shown.out
+    assert "bytes per run" in shown.out
+    assert samba_port("diff", folder / "Tanh.onnx", folder / "a.pef", *allowed).status == 0
+
+
+def test_another_target_is_comparable_where_it_is_asked_for(
+    samba_port: SambaPort, folder: Path
+) -> None:
+    model = folder / "Tanh.onnx"
+    for name, options in (("a", {}), ("b", {"target": "sn30"})):
+        samba_onnx.convert(model, folder / f"{name}.pef", dims={"n": 4}, **options).close()
+    stored = samba_port("diff", folder / "a.pef", folder / "b.pef")
+    assert stored.status == 2
+    assert "not comparable: target sn40l → sn30; see" in stored.err
+    asked = samba_port("diff", folder / "a.pef", model, "--target", "sn30")
+    assert asked.status in (0, 1)
+    assert "target: sn40l → sn30" in asked.out
 
 
 def test_a_model_is_analyzed_for_as_many_rdus_as_the_other_side(
