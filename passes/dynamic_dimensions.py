@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED
+from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED, taken_text
 from samba_onnx.passes.targets.dimensions import EXAMPLE_SIZE
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 
@@ -53,7 +53,7 @@ def bound_dimensions(
         for axis, size in enumerate(value.shape or ())
         if isinstance(size, int)
     }
-    assumed = model.meta.get(ASSUMED, frozenset())
+    assumed = model.meta.get(ASSUMED, {})
     return tuple(
         BoundDimension(
             graph=graph,
@@ -80,14 +80,12 @@ def assumption_note(bound: Sequence[BoundDimension]) -> str:
     assumed = [dimension for dimension in bound if dimension.assumed]
     if not assumed:
         return ""
-    names = [dimension.name or dimension.inputs[0] for dimension in assumed]
-    shown = f"{', '.join(names[:4])}{', ...' if len(names) > 4 else ''}"
-    what = "dimension {} is" if len(names) == 1 else "dimensions {} are"
+    sizes = {dimension.name or dimension.inputs[0]: dimension.size for dimension in assumed}
     options = dict.fromkeys(
         f"--dim {dimension.name}=N" if dimension.name else dimension.option for dimension in assumed
     )
     advice = " ".join(list(options)[:2]) + (" ..." if len(options) > 2 else "")
     return (
-        f"dynamic {what.format(shown)} taken as {assumed[0].size}, for nothing states a size: state "
+        f"of the dynamic dimensions {taken_text(sizes)}, for nothing states a size: state "
         f"it as in {advice}, or leave it dynamic, and on the CPU, with --keep-dynamic"
     )

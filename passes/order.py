@@ -12,6 +12,7 @@ from onnx_ir.passes.common import TopologicalSortPass
 
 from samba_onnx.errors import InternalError
 from samba_onnx.facts.precisions import Precision
+from samba_onnx.passes.rewrites.assume_lengths import AssumeLengthsPass
 from samba_onnx.passes.rewrites.batch_scans import BatchScansPass
 from samba_onnx.passes.rewrites.bind_dimensions import (
     BindDimensionsPass,
@@ -205,6 +206,12 @@ _EXPAND: tuple[PassEntry, ...] = (
 
 PIPELINE: tuple[PassEntry, ...] = (
     _plain(ForgetShapesPass),  # before dimensions are bound: afterwards the model may look static
+    PassEntry(
+        lambda context: AssumeLengthsPass(
+            context.options.dims, context.options.input_shapes, context.options.assumed_size
+        ),
+        training=False,
+    ),  # before dimensions are bound, which it says the lengths for
     PassEntry(
         lambda context: BindDimensionsPass(
             context.options.dims, context.options.input_shapes, context.options.assumed_size

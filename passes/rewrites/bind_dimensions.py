@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import onnx_ir as ir
@@ -16,11 +17,11 @@ Shapes = Mapping[str, tuple[Dimension, ...]]
 
 
 ASSUMED: Final = "samba_onnx.assumed"
-"""Key in ``Model.meta`` of the dimensions that nobody stated a size of: a frozenset of names, and of
-places (``x[0]``) where there is no name."""
+"""Key in ``Model.meta`` of the dimensions that nobody stated a size of: the size that each was given, by its
+name, or its place (``x[0]``) where it has none."""
 
-ASSUMED_SIZE: Final = "samba_onnx.assumed_size"
-"""Key in ``Model.meta`` of the size that these were given."""
+LENGTHS: Final = "samba_onnx.lengths"
+"""Key in ``Model.meta`` of sizes that are assumed instead of the one for all: by name or place, as above."""
 
 DEFAULT_SHAPE: Final = "samba_onnx.default_shape"
 """Key in ``Value.meta`` of the sizes that the default of an input has, which passes do not see."""
@@ -37,7 +38,8 @@ class BindDimensionsPass(ir.passes.InPlacePass):
        dimension as it is. A named dimension that it sets is set everywhere. An empty name stands
        for the only input.
     3. ``assumed``, where it is no None, sets every other dimension of the inputs, unless the default
-       of an input knows better. An input of unknown rank stays as it is, and so do dimensions whose names
+       of an input knows better, or ``AssumeLengthsPass`` found a length. A name that is a sum of two
+       others, as ``past + tokens``, gets the sum of their sizes. An input of unknown rank stays as it is, and so do dimensions whose names
        stand in a type of sequences or optionals: their elements may be of different sizes.
     4. Outputs keep their names: models that name the dimensions of an output after those of an
        input are often wrong, and inference knows better. ``BindOutputsPass`` sets what is left.
@@ -72,8 +74,10 @@ class BindDimensionsPass(ir.passes.InPlacePass):
             value = next(value for value in model.graph.inputs if value.name == name)
             modified |= _set_static(value, shape)
         # Case 3. After what is stated, so that it only fills gaps.
+        sums = _sums(model)
         if self.assumed is not None:
-            modified |= _assume(model, self.assumed, sizes)
+            modified |= _assume(model, self.assumed, sizes, {*sums, *_names_in_containers(model)})
+        _add(sums, sizes, model)
         # Case 4. An output that is an input or a constant has no node whose inference could know
         # better.
         computed = {value for value in model.graph.outputs if value.producer() is not None}
@@ -142,33 +146,84 @@ def _named_shapes(model: ir.Model, shapes: Shapes) -> dict[str, tuple[Dimension,
     return {name or names[0]: shape for name, shape in shapes.items()}
 
 
-def _assume(model: ir.Model, size: int, sizes: dict[str, int]) -> bool:
-    """Set the nameless dimensions of all inputs, and add the names that have no size to ``sizes``."""
-    assumed: set[str] = set()
+def _assume(
+    model: ir.Model, size: int, sizes: dict[str, int], others: Collection[Dimension]
+) -> bool:
+    """Set the nameless dimensions of all inputs, and add the names that have no size to ``sizes``, but for others."""
+    assumed: dict[str, int] = {}
+    lengths: Mapping[str, int] = model.meta.get(LENGTHS, {})
     modified = False
-    several = _names_in_containers(model)
     # The default of an input knows its sizes, and those of other inputs that have the same names.
     for value in sorted(model.graph.inputs, key=lambda value: DEFAULT_SHAPE not in value.meta):
         old = dimensions(value.shape)
         if old is None or _is_container(value):
             continue
         default = value.meta.get(DEFAULT_SHAPE)
-        known = (size,) * len(old) if default is None else default
+        # A dimension without a name is told by its input and axis in reports.
+        names = [f"{value.name}[{axis}]" if dim is None else dim for axis, dim in enumerate(old)]
+        known = default or tuple(lengths.get(str(name), size) for name in names)
         for axis, dim in enumerate(old):
-            if dim in several:
+            new = names[axis]
+            if dim in others or isinstance(new, int) or new in sizes:
                 continue
-            # A dimension without a name is told by its input and axis in reports.
-            new = f"{value.name}[{axis}]" if dim is None else dim
             # What the default of an input says is known and not assumed.
-            if isinstance(new, str) and new not in sizes and default is None:
-                assumed.add(new)
+            if default is None:
+                assumed[new] = known[axis]
             if isinstance(dim, str):
-                sizes.setdefault(dim, known[axis])
+                sizes[dim] = known[axis]
         if None in old:
             value.shape = ir.Shape([known[i] if dim is None else dim for i, dim in enumerate(old)])
             modified = True
-    model.meta[ASSUMED], model.meta[ASSUMED_SIZE] = frozenset(assumed), size
+    model.meta[ASSUMED] = assumed
     return modified
+
+
+_SUM: Final = re.compile(r"\s*(\w+)\s*\+\s*(\w+)\s*")
+"""A name that exporters give to the sum of two dimensions, or of one and a number."""
+
+
+def _sums(model: ir.Model) -> dict[str, tuple[str, str]]:
+    """Return the names of dimensions that are sums of other names, or of one and a number, with the terms."""
+    names = {
+        dim
+        for value in model.graph.inputs
+        for dim in dimensions(value.shape) or ()
+        if isinstance(dim, str)
+    }
+    matches = {name: _SUM.fullmatch(name) for name in names}
+    return {
+        name: (match[1], match[2])
+        for name, match in matches.items()
+        if match and all(term in names or term.isdigit() for term in match.groups())
+    }
+
+
+def _add(sums: Mapping[str, tuple[str, str]], sizes: dict[str, int], model: ir.Model) -> None:
+    """Give sums the sizes that follow from their terms; one of an assumed term is assumed, too."""
+    assumed: dict[str, int] = model.meta.get(ASSUMED, {})
+    for name in sorted(sums.keys() - sizes.keys()):
+        terms = [int(term) if term.isdigit() else sizes.get(term) for term in sums[name]]
+        known = [term for term in terms if term is not None]
+        if len(known) == len(terms):
+            sizes[name] = sum(known)
+            if not assumed.keys().isdisjoint(sums[name]):
+                assumed[name] = sizes[name]
+
+
+def taken_text(assumed: Mapping[str, int]) -> str:
+    """Return ``batch is taken as 1, tokens as 128``, with four names at most.
+
+    Args:
+        assumed: Sizes by name or place.
+    """
+    by_size: dict[int, list[str]] = {}
+    for name in list(assumed)[:4]:
+        by_size.setdefault(assumed[name], []).append(name)
+    (first, names), *others = by_size.items()
+    verb = "is" if len(names) == 1 else "are"
+    texts = [f"{', '.join(names)} {verb} taken as {first}"]
+    texts += [f"{', '.join(more)} as {size}" for size, more in others]
+    return ", ".join(texts) + (", ..." if len(assumed) > 4 else "")
 
 
 def _is_container(value: ir.Value) -> bool:

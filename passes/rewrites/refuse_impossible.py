@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import InvalidModelError
-from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED, ASSUMED_SIZE
+from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED, taken_text
 from samba_onnx.passes.rewrites.impossible_shapes import OperandShapes, Sizes, contradiction
 from samba_onnx.passes.rewrites.infer_shapes import ShapeWriter
 from samba_onnx.passes.rewrites.inference_limits import ARITHMETIC, unsafe_nodes
@@ -132,13 +132,10 @@ def impossible(model: ir.Model, shapes: OperandShapes, reason: str) -> InvalidMo
         f"{_title(node)} ({printable(node.op_type)}{f' at {place}' if place else ''}) cannot be computed: {reason}; its inputs are "
         f"{printable(operands, 300)}: correct the model"
     )
-    assumed = sorted(model.meta.get(ASSUMED, ()))
+    assumed = model.meta.get(ASSUMED)
     if assumed:
-        # Four names are enough to see which are meant.
-        names = ", ".join(assumed[:4]) + (", ..." if len(assumed) > 4 else "")
         text += (
-            f"; or state the sizes of its dynamic dimensions, of which {names} "
-            f"{'is' if len(assumed) == 1 else 'are'} taken as {model.meta[ASSUMED_SIZE]}: --dim "
+            f"; or state the sizes of its dynamic dimensions, of which {taken_text(assumed)}: --dim "
             "NAME=SIZE, --input-shape INPUT=SIZES or --sample-input INPUT=FILE, or --keep-dynamic"
         )
     return InvalidModelError(text, node=node.name, operator=node.op_type)

@@ -7,7 +7,6 @@ import pytest
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.rewrites.bind_dimensions import (
     ASSUMED,
-    ASSUMED_SIZE,
     DEFAULT_SHAPE,
     BindDimensionsPass,
     BindOutputsPass,
@@ -154,8 +153,7 @@ def test_what_is_not_stated_is_assumed_and_remembered() -> None:
     model = parse(GRAPH)
     assert BindDimensionsPass({"seq": 5}, {}, 7)(model).modified
     assert [dimensions(value.shape) for value in model.graph.inputs] == [(7, 5, 4), (7, 7), (2, 7)]
-    assert model.meta[ASSUMED] == {"batch", "m[1]", "n"}
-    assert model.meta[ASSUMED_SIZE] == 7
+    assert model.meta[ASSUMED] == {"batch": 7, "m[1]": 7, "n": 7}
     assert not BindDimensionsPass({}, {}, 7)(model).modified
     # What was stated is a change, too, where there is nothing to assume.
     stated = parse("g (float[?] x) => (float[?] y) { y = Neg(x) }")
@@ -167,7 +165,7 @@ def test_the_default_of_an_input_knows_its_sizes_and_those_of_the_same_name() ->
     model.graph.inputs[1].meta[DEFAULT_SHAPE] = (4, 5, 6)
     assert BindDimensionsPass({}, {}, 1)(model).modified
     assert [dimensions(value.shape) for value in model.graph.inputs] == [(5, 1), (4, 5, 6)]
-    assert model.meta[ASSUMED] == {"x[1]"}
+    assert model.meta[ASSUMED] == {"x[1]": 1}
 
 
 def test_values_of_functions_are_bound_beside_those_of_the_graph() -> None:

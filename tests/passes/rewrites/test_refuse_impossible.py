@@ -8,7 +8,7 @@ import pytest
 
 import samba_onnx
 from samba_onnx.errors import InvalidModelError
-from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED, ASSUMED_SIZE
+from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED
 from samba_onnx.passes.rewrites.impossible_shapes import OperandShapes
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass, impossible
 from samba_onnx.program.source_location import STACK_TRACE, source_location
@@ -136,15 +136,15 @@ def test_a_refusal_names_the_line_the_operands_and_what_was_assumed() -> None:
         "x tensor(float)[3, 2], i tensor(int64)[?]: correct the model"
     )
     assert str(impossible(model, shapes, "it is so")) == first
-    model.meta[ASSUMED_SIZE] = 7
-    for names, text in (
-        ("dcba", "a, b, c, d are"),
-        ("edcba", "a, b, c, d, ... are"),
-        ("n", "n is"),
+    for sizes, text in (
+        (dict.fromkeys("abcd", 7), "a, b, c, d are taken as 7"),
+        (dict.fromkeys("abcde", 7), "a, b, c, d are taken as 7, ..."),
+        ({"n": 7}, "n is taken as 7"),
+        ({"n": 7, "t": 128, "m": 7}, "n, m are taken as 7, t as 128"),
     ):
-        model.meta[ASSUMED] = set(names)
+        model.meta[ASSUMED] = sizes
         assert str(impossible(model, shapes, "it is so")) == (
-            f"{first}; or state the sizes of its dynamic dimensions, of which {text} taken as 7: --dim "
+            f"{first}; or state the sizes of its dynamic dimensions, of which {text}: --dim "
             "NAME=SIZE, --input-shape INPUT=SIZES or --sample-input INPUT=FILE, or --keep-dynamic"
         )
 
