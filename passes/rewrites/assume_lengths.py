@@ -28,15 +28,18 @@ _CACHE: Final = re.compile(r"past|cache", re.IGNORECASE)
 _TOTAL: Final = re.compile(r"total|past.*\+|mask", re.IGNORECASE)
 _ENCODER: Final = re.compile(r"encoder|enc_|src", re.IGNORECASE)
 _POSITIONS: Final = re.compile(r"position|pos_?emb|pos_?enc|(^|\.|_)wpe(\.|$)", re.IGNORECASE)
-_SAME_ELEMENTS: Final = frozenset({"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Clip"})
-"""Operators behind which an input's numbers are still indices."""
+_SAME_ELEMENTS: Final = frozenset(
+    {"Add", "Cast", "Clip", "Identity", "Mul", "Reshape", "Squeeze", "Sub", "Unsqueeze", "Where"}
+)
+"""Operators behind which an input's numbers are still indices; Keras adds the rows to those below zero."""
+_RECURRENT: Final = frozenset({"GRU", "LSTM", "RNN"})
 _INTEGERS: Final = frozenset({ir.DataType.INT32, ir.DataType.INT64})
 
 
 class AssumeLengthsPass(ir.passes.InPlacePass):
     """Note lengths of sequences for ``BindDimensionsPass``, which assumes another size elsewhere.
 
-    1. A dimension is that of a sequence by its name, or as the last one of an input of integers that choose rows of
+    1. A dimension is that of a sequence by its name, or as the last one of an input whose numbers choose rows of
        a table.
     2. Its length is that of the smallest table of positions, rounded down to a power of two (some tables have a few
        rows more than positions), or ``DEFAULT_LENGTH``.
@@ -100,13 +103,15 @@ def _lengths(model: ir.Model) -> dict[str, int]:
     chosen = {
         place for value in model.graph.inputs if _chooses_rows(value) for place in _last(value)
     }
+    chosen |= {place for value in model.graph.inputs for place in _steps(value)}
     # A mask has as many elements as the indices, and chooses nothing.
     if any("[" in place for place in chosen):
         chosen |= {
             place for value in model.graph.inputs if _is_mask(value) for place in _last(value)
         }
+    # Names of dimensions alone: an input that is called `tokens` has a batch, too.
     sequences = [
-        name for name in places if _SEQUENCE.search(name.partition("[")[0]) or name in chosen
+        name for name in places if name in chosen or (_SEQUENCE.search(name) and "[" not in name)
     ]
     if not sequences:
         return {}
@@ -134,6 +139,23 @@ def _last(value: ir.Value) -> Iterator[str]:
         yield _key(value, len(shape) - 1, shape[-1])
 
 
+def _steps(value: ir.Value) -> Iterator[str]:
+    """Yield the dimension of an input that recurrent layers go along, if it is dynamic."""
+    shape = dimensions(value.shape) or ()
+    for node, position in value.uses():
+        perm = node.attributes["perm"].as_ints() if "perm" in node.attributes else ()
+        swapped = tuple(perm[:2]) == (1, 0)
+        axis = 1 if swapped else 0
+        behind = node.outputs[0].uses() if swapped else [(node, position)]
+        if len(shape) != 3 or isinstance(shape[axis], int):
+            continue
+        # Layers whose batch comes first say so; exporters transpose instead.
+        if any(
+            n.op_type in _RECURRENT and p == 0 and "layout" not in n.attributes for n, p in behind
+        ):
+            yield _key(value, axis, shape[axis])
+
+
 def _is_mask(value: ir.Value) -> bool:
     return "mask" in (value.name or "").lower()
 
@@ -150,14 +172,13 @@ def _is_cache(name: str, value: ir.Value) -> bool:
 
 def _chooses_rows(value: ir.Value) -> bool:
     """Return whether an input's numbers are indices of a table of the model."""
-    if value.dtype not in _INTEGERS:
-        return False
+    # Of any type: Keras takes indices as float32, and converts them.
     seen, pending = {value}, [value]
     while pending:
         for node, position in pending.pop().uses():
             if node.op_type == "Gather" and position == 1 and _table(node) is not None:
                 return True
-            if node.op_type in _SAME_ELEMENTS and position == 0:
+            if node.op_type in _SAME_ELEMENTS:
                 pending += [output for output in node.outputs if output not in seen]
                 seen.update(node.outputs)
     return False

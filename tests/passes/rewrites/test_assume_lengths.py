@@ -140,3 +140,47 @@ def test_nothing_is_assumed_of_what_stays_dynamic() -> None:
     model = _bert("batch,sequence", "batch,sequence", 64)
     AssumeLengthsPass({}, {}, None)(model)
     assert LENGTHS not in model.meta
+
+
+KERAS = """g (float[b,t] x) => (float[p,q,4] y) <{words}, int64 rows = {{9}}> {{
+    i = Cast<to: int = 7>(x)
+    j = Add(i, rows)
+    y = Gather(words, j)
+}}"""
+
+
+def test_indices_may_be_of_any_type_and_counted_from_the_end() -> None:
+    model = _model(KERAS.format(words=_table("words", 9, 4)))
+    assert _bound(model) == [(1, 128)]
+
+
+LSTM = """g (float[{shape}] x) => (float[a,1,c,1] y) <float[1,4,3] w, float[1,4,1] r> {{
+    {transpose}
+    y, h, s = LSTM<hidden_size: int = 1>({read}, w, r)
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "transpose", "read", "bound"),
+    [
+        ("p,q,3", "", "x", (128, 1, 3)),
+        ("p,q,3", "t = Transpose<perm: ints = [1, 0, 2]>(x)", "t", (1, 128, 3)),
+        ("?,?,3", "t = Transpose<perm: ints = [1, 0, 2]>(x)", "t", (1, 128, 3)),
+        ("p,5,3", "t = Transpose<perm: ints = [1, 0, 2]>(x)", "t", (1, 5, 3)),
+    ],
+)
+def test_steps_of_recurrent_layers_are_a_sequence(
+    shape: str, transpose: str, read: str, bound: tuple[int, ...]
+) -> None:
+    text = LSTM.format(shape=shape, transpose=transpose, read=read)
+    model = _model(
+        text.replace(
+            "<float[1,4,3] w, float[1,4,1] r>", f"<{_table('w', 1, 4, 3)}, {_table('r', 1, 4, 1)}>"
+        )
+    )
+    assert _bound(model) == [bound]
+
+
+def test_the_name_of_an_input_makes_no_sequence_of_its_batch() -> None:
+    model = _model("g (float[?,8] tokens) => (float[a,8] y) { y = Relu(tokens) }")
+    assert _bound(model) == [(1, 8)]
