@@ -36,6 +36,10 @@ demo: .venv/bin/samba-port  ## Build a real model, convert it, report, run it on
 	.venv/bin/samba-port convert $(OUT)/$(MODEL).onnx -o $(OUT)/$(MODEL).pef
 	.venv/bin/samba-port run $(OUT)/$(MODEL).pef --random 0 --ledger $(OUT)/ledger.json
 	.venv/bin/samba-port verify $(OUT)/$(MODEL).onnx $(OUT)/$(MODEL).pef
+	@printf '\nTry next, with a model of your own or that of samba-port example:\n'
+	@printf '  .venv/bin/samba-port convert MODEL.onnx --dim batch=8\n'
+	@printf '  .venv/bin/samba-port analyze MODEL.onnx --target sn30\n'
+	@printf '  .venv/bin/samba-port exec TRAIN.py\n'
 
 test: .cache/models/tiny  ## The fast tests.
 	.venv/bin/pytest -n 2 -m "not slow"

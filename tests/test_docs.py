@@ -6,7 +6,6 @@ import doctest
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -147,14 +146,11 @@ def test_the_commands_of_the_readme_run_in_their_order(folder: Path) -> None:
 
 @pytest.mark.slow  # an LSTM at full size
 def test_the_reports_of_the_readme_are_those_of_its_commands(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    from models.cache import cached_onnx
-
     first, second = [body for page, body in _blocks("console") if page == "README.md"]
     build, first = first.split("\n", maxsplit=1)
-    assert build == "$ python -m models lstm lstm.onnx"
-    shutil.copytree(cached_onnx("lstm", "full").parent, tmp_path, dirs_exist_ok=True)
+    assert build == "$ samba-port example lstm -q"
     port = Path(sys.executable).with_name("samba-port")
+    subprocess.run([port, "example", "lstm", "-q"], cwd=tmp_path, check=True, capture_output=True)
     for block in (first, second):
         command, *report = block.splitlines()
         words = shlex.split(command.removeprefix("$ samba-port "))

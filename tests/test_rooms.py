@@ -27,7 +27,7 @@ CIRCLES = {
         for name in ("as_value", "construction", "dispatch", "samba_tensor", "torch_methods")
     ),
     frozenset({"importing.control", "importing.interpreter"}),
-    frozenset({"report.report", "report.terminal"}),
+    frozenset({"report.brief", "report.report", "report.terminal"}),
     frozenset({"tools.data_prep.encoding", "tools.data_prep.tokenizer_record"}),
     frozenset(f"tools.data_prep.{name}" for name in ("engines", "ray_engine", "worker_processes")),
 }

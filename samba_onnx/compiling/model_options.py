@@ -125,7 +125,7 @@ class SizeOptions:
     )
     keep_dynamic: bool = option(
         False,
-        "Leave other dimensions dynamic, for the CPU; without, they become 1.",
+        "Leave other dimensions dynamic, for the CPU; without, sequences get a length, all others become 1.",
         flag=CommandFlag(bool, default=False),
         panel=_SHAPES,
         fronts=_ONNX,

@@ -72,7 +72,7 @@ def convert(
 ) -> int:
     """Convert a model into a PEF, and report what runs where.
 
-    Dynamic dimensions of which no option states a size become 1, and a note says which. A PyTorch model is put into evaluation mode, and its sizes are those of its example inputs; the sample is what eager torch computes from them. Whatever a factory does, it does with the rights
+    Dynamic dimensions of which no option states a size get one that is assumed, and the first line says which: a length for a sequence, 1 for any other. A PyTorch model is put into evaluation mode, and its sizes are those of its example inputs; the sample is what eager torch computes from them. Whatever a factory does, it does with the rights
     of whoever runs this command; a .pt2 file runs nothing. The largest batch or sequence that fits into memory is found by samba-port analyze --fit.
 
     Examples:

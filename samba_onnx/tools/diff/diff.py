@@ -97,27 +97,38 @@ def diff(
     from samba_onnx.report.comparing import difference
     from samba_onnx.report.difference_text import difference_text
 
-    sides = (before, after)
     with Activity(quiet) as activity:
-        reports = [stored_report(side) for side in sides]
-        other = next((report for report in reports if report is not None), None)
-        if all(reports) and (options.stated() or target or level):
-            raise UsageError(
-                "neither side is analyzed, for both are PEFs or reports: options of analysis, as --target, are "
-                "for models"
-            )
-        chosen = _like(other, options, target, level)
-        # Only now: options of the model are those of the other side, which is read before.
-        left, right = (
-            report or _analyzed(side, other, chosen, activity)
-            for side, report in zip(sides, reports, strict=True)
-        )
+        left, right = _both((before, after), options, target, level, activity=activity)
     if not allow_different:
         _refuse_different(left, right, target, level)
     answer = difference(left, right, (_shown(before), _shown(after)), allowed_percent=allow)
     display = Display(json, quiet, verbose)
     display.show(answer.headline, lambda rows: difference_text(answer, rows), answer)
     return EXIT_NO if answer.worse else EXIT_YES
+
+
+def _both(
+    sides: tuple[str, str],
+    options: CompileOptions,
+    target: str | None,
+    level: str | None,
+    *,
+    activity: Activity,
+) -> tuple[Report, Report]:
+    """Return the reports of both sides, one of a model by analyzing it as the other side was converted."""
+    reports = [stored_report(side) for side in sides]
+    other = next((report for report in reports if report is not None), None)
+    if all(reports) and (options.stated() or target or level):
+        raise UsageError(
+            "neither side is analyzed, for both are PEFs or reports: options of analysis, as --target, are for models"
+        )
+    chosen = _like(other, options, target, level)
+    # Only now: options of the model are those of the other side, which is read before.
+    left, right = (
+        report or _analyzed(side, other, chosen, activity)
+        for side, report in zip(sides, reports, strict=True)
+    )
+    return left, right
 
 
 def _refuse_different(left: Report, right: Report, target: str | None, level: str | None) -> None:
