@@ -16,6 +16,7 @@ import typer
 import samba_onnx
 from samba_onnx.cli.compile_options import WHOLE
 from samba_onnx.cli.failures import EXIT_USAGE, answer_or_complain
+from samba_onnx.cli.plain_help import PanelCommand, PanelGroup
 from samba_onnx.compiling.settings_files import file_defaults
 from samba_onnx.tools import Tool, find_tools
 
@@ -117,6 +118,7 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
     """
     application = typer.Typer(
         name="samba-port",
+        cls=PanelGroup,
         # One line for an error is written by `failures`; typer's frames would show a traceback.
         pretty_exceptions_enable=False,
         rich_markup_mode=markup,
@@ -125,13 +127,17 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
     application.callback(help=_help(_options))(_options)
     for tool in find_tools().values():
         if tool.commands:
-            application.add_typer(_group(tool, markup))
+            application.add_typer(_group(tool, markup), rich_help_panel=tool.group)
         else:
             function = tool.function()
             settings = _PASSING_ON if tool.passes_on else None
-            application.command(tool.name, help=_help(function), context_settings=settings)(
-                function
-            )
+            application.command(
+                tool.name,
+                cls=PanelCommand,
+                help=_help(function),
+                rich_help_panel=tool.group,
+                context_settings=settings,
+            )(function)
     return application
 
 
@@ -139,6 +145,7 @@ def _group(tool: Tool, markup: Literal["rich"] | None) -> typer.Typer:
     """Return a tool that has commands of its own, which are called as their functions are."""
     commands = typer.Typer(
         name=tool.name,
+        cls=PanelGroup,
         add_completion=False,
         rich_markup_mode=markup,
         help=_help(tool.function("group")),
@@ -146,7 +153,7 @@ def _group(tool: Tool, markup: Literal["rich"] | None) -> typer.Typer:
     )
     for name in tool.commands:
         function = tool.function(name)
-        commands.command(name, help=_help(function))(function)
+        commands.command(name, cls=PanelCommand, help=_help(function))(function)
     return commands
 
 

@@ -10,9 +10,9 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from samba_onnx.cli.signals import Interrupted, interruption
-from samba_onnx.cli.surroundings import blame
 from samba_onnx.errors import InternalError, PassMismatchError, SambaError
 from samba_onnx.safety.files import printable
+from samba_onnx.surroundings import blame
 from samba_onnx.tools import find_tools
 
 EXIT_YES = 0

@@ -41,8 +41,7 @@ def different(
     """
     left, right = conditions(before), conditions(after)
     pairs = {name: (left[name], right[name]) for name in left if name not in but}
-    # Inputs may be called otherwise in a model that was exported again: sizes are what counts.
-    if "sizes" in pairs and _shapes(before) == _shapes(after):
+    if "sizes" in pairs and _same_sizes(before, after):
         del pairs["sizes"]
     return {name: pair for name, pair in pairs.items() if all(pair) and pair[0] != pair[1]}
 
@@ -56,9 +55,22 @@ def different_text(pairs: Mapping[str, tuple[str, str]]) -> str:
     return ", ".join(f"{name} {left} → {right}" for name, (left, right) in pairs.items())
 
 
-def _shapes(report: Report) -> list[list[tuple[int | str | None, ...] | None]]:
-    """Return the shapes of each graph's inputs, without their names."""
-    return [sorted((value.shape for value in graph.inputs), key=str) for graph in report.graphs]
+def _same_sizes(before: Report, after: Report) -> bool:
+    """Return whether inputs that both have are of the same sizes, in as many graphs."""
+    if len(before.graphs) != len(after.graphs):
+        return False
+    for left, right in zip(before.graphs, after.graphs, strict=True):
+        shapes, others = (
+            {value.name: value.shape for value in graph.inputs} for graph in (left, right)
+        )
+        common = shapes.keys() & others.keys()
+        # An input may have become a constant; or all may be called otherwise in a model that was exported again.
+        if common:
+            if any(shapes[name] != others[name] for name in common):
+                return False
+        elif sorted(map(str, shapes.values())) != sorted(map(str, others.values())):
+            return False
+    return True
 
 
 def _sizes(report: Report) -> str:

@@ -12,9 +12,19 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
-__all__ = ["Tool", "find_tools"]
+__all__ = ["HelpGroup", "Tool", "find_tools"]
+
+
+class HelpGroup(StrEnum):
+    """What commands are for, as help lists them."""
+
+    PORT = "Port a model"
+    CHECK = "Run it, and check the numbers"
+    PROGRAMS = "SambaFlow programs"
+    DEVICES = "Devices"
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,8 @@ class Tool:
     """The command as it is typed; its folder and its file are called so, with ``_`` for ``-``."""
     question: str
     """The question that it answers, in the table of ``docs/cli.md``."""
+    group: HelpGroup
+    """Under which heading it stands in help."""
     place: int
     """Where it stands among the others in help and tables: lower ones first."""
     isolated: bool = False

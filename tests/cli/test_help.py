@@ -58,7 +58,7 @@ def test_help_lists_every_command_with_a_whole_sentence(samba_port: SambaPort) -
 def test_no_arguments_is_wrong_usage_with_help(samba_port: SambaPort) -> None:
     result = samba_port()
     assert (result.status, result.out) == (2, "")
-    assert "Commands:" in result.err
+    assert "Port a model:" in result.err
 
 
 def test_version(samba_port: SambaPort) -> None:

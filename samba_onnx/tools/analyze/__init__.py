@@ -1,11 +1,12 @@
 """``samba-port analyze``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "analyze",
     question="What would run where?",
-    place=20,
+    group=HelpGroup.PORT,
+    place=30,
     isolated=True,
     documents={"report": "samba_onnx.report.report:Report"},
 )

@@ -1,10 +1,11 @@
 """``samba-port calibrate``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "calibrate",
     question="How fast is this machine's CPU, for the times of fallbacks?",
-    place=150,
+    group=HelpGroup.DEVICES,
+    place=170,
     documents={"calibration": "samba_onnx.tools.calibrate.calibrate_report:CalibrationReport"},
 )

@@ -1,11 +1,12 @@
 """``samba-port compare``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "compare",
     question="Which value of the model is the first that the PEF computes differently?",
-    place=70,
+    group=HelpGroup.CHECK,
+    place=80,
     isolated=True,
     documents={"values": "samba_onnx.tools.compare.compare_report:ValueComparisonReport"},
 )

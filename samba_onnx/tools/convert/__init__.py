@@ -1,10 +1,11 @@
 """``samba-port convert``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "convert",
     question="Make a PEF of this model; what runs where?",
-    place=10,
+    group=HelpGroup.PORT,
+    place=20,
     isolated=True,
 )

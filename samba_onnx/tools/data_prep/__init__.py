@@ -1,11 +1,12 @@
 """``samba-port data-prep``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "data-prep",
     question="What does training read, made of this text?",
-    place=180,
+    group=HelpGroup.PROGRAMS,
+    place=160,
     commands=("pipeline", "data_prep", "decode"),
     page="data_preparation.md",
 )

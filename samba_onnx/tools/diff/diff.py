@@ -100,7 +100,8 @@ def diff(
     with Activity(quiet) as activity:
         left, right = _both((before, after), options, target, level, activity=activity)
     if not allow_different:
-        _refuse_different(left, right, target, level)
+        # Kernel looping is a condition of a target.
+        _refuse_different(left, right, target or options.device.kernel_looping, level)
     answer = difference(left, right, (_shown(before), _shown(after)), allowed_percent=allow)
     display = Display(json, quiet, verbose)
     display.show(answer.headline, lambda rows: difference_text(answer, rows), answer)
@@ -131,7 +132,9 @@ def _both(
     return left, right
 
 
-def _refuse_different(left: Report, right: Report, target: str | None, level: str | None) -> None:
+def _refuse_different(
+    left: Report, right: Report, target: str | bool | None, level: str | None
+) -> None:
     """Refuse to judge by figures that are of other sizes, or hold under other conditions, unless stated.
 
     Raises:

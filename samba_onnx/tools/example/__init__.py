@@ -1,10 +1,11 @@
 """``samba-port example``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "example",
     question="Is there a model to try this with?",
-    place=5,
+    group=HelpGroup.PORT,
+    place=10,
     documents={"example": "samba_onnx.tools.example.example_report:ExampleReport"},
 )

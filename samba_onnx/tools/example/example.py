@@ -33,8 +33,9 @@ def example(
     name: Annotated[
         ExampleName,
         typer.Argument(
+            metavar="[NAME]",
             help="lstm: recurrent layers, which no RDU has; mlp: three layers; transformer: attention over a "
-            "sequence; detector: convolutions and a choice of boxes that falls back to the CPU."
+            "sequence; detector: convolutions and a choice of boxes that falls back to the CPU.",
         ),
     ] = ExampleName.LSTM,
     output: Annotated[

@@ -1,10 +1,11 @@
 """``samba-port exec``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "exec",
     question="What does this program do, which was written for SambaFlow?",
-    place=120,
+    group=HelpGroup.PROGRAMS,
+    place=110,
     passes_on=True,
 )

@@ -1,9 +1,10 @@
 """``samba-port inspect``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "inspect",
     question="What is in this PEF, and is it whole?",
-    place=40,
+    group=HelpGroup.PORT,
+    place=50,
 )

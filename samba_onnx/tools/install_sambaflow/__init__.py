@@ -1,11 +1,12 @@
 """``samba-port install-sambaflow``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "install-sambaflow",
     question="How does plain `python train.py` find sambaflow?",
-    place=130,
+    group=HelpGroup.PROGRAMS,
+    place=120,
     documents={
         "environment": "samba_onnx.tools.install_sambaflow.install_sambaflow_report:EnvironmentReport"
     },

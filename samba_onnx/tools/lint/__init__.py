@@ -4,11 +4,12 @@ Rules are rows of one table, checks find their places in the syntax tree of the 
 and nothing of a program is imported or executed.
 """
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "lint",
     question="What in this Python program will hurt on an RDU?",
-    place=140,
+    group=HelpGroup.PROGRAMS,
+    place=130,
     documents={"lint": "samba_onnx.tools.lint.lint_report:LintReport"},
 )

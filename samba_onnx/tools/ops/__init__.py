@@ -1,10 +1,11 @@
 """``samba-port ops``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "ops",
     question="Which operators run on the RDU, within which limits, and how is that known?",
-    place=160,
+    group=HelpGroup.DEVICES,
+    place=180,
     documents={"operators": "samba_onnx.tools.ops.ops_report:OperatorTableReport"},
 )

@@ -1,10 +1,11 @@
 """``samba-port plan``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "plan",
     question="How does this training step scale over several RDUs?",
-    place=100,
+    group=HelpGroup.PROGRAMS,
+    place=140,
     documents={"scaling": "samba_onnx.tools.plan.plan_report:ScalingReport"},
 )

@@ -1,11 +1,12 @@
 """``samba-port reduce``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
 TOOL = Tool(
     "reduce",
     question="Which few nodes of the model show the fault of this PEF?",
-    place=80,
+    group=HelpGroup.CHECK,
+    place=90,
     isolated=True,
     documents={"reduction": "samba_onnx.tools.reduce.reduce_report:ReductionReport"},
 )
