@@ -107,6 +107,23 @@ class Ledger:
         self._summed_runs = 0
         """Runs of the next entry that are part of the sums, too."""
 
+    def __repr__(self) -> str:
+        """Return one line: runs, copies and bytes."""
+        sums = self.totals()
+        copies, size = sum(total.count for total in sums), sum(total.bytes for total in sums)
+        return f"Ledger({self.runs} runs, {copies:,} copies, {size:,} bytes)"
+
+    def _repr_html_(self) -> str:
+        """Return the totals as a table for a notebook."""
+        columns = ("cause", "direction", "copies", "bytes", "modelled seconds")
+        head = "".join(f"<th>{name}</th>" for name in columns)
+        rows = "".join(
+            f"<tr><td>{total.cause}</td><td>{total.direction}</td><td>{total.count:,}</td>"
+            f"<td>{total.bytes:,}</td><td>{total.seconds:.6g}</td></tr>"
+            for total in self.totals()
+        )
+        return f"<table><caption>{self.runs} runs</caption><tr>{head}</tr>{rows}</table>"
+
     @property
     @in_turn
     def transfers(self) -> tuple[Transfer, ...]:

@@ -356,6 +356,11 @@ class Manifest:
     format_version: int = FORMAT_VERSION
     """Version of the layout and of these records."""
 
+    def __repr__(self) -> str:
+        """Return one line; the fields are thousands."""
+        what = f"{self.source.name!r} for {self.target.name} at {self.level}"
+        return f"Manifest({what}, sections: {len(self.sections)}, fallbacks: {len(self.fallbacks)})"
+
     def stages(self) -> dict[int, Section | Fallback]:
         """Return sections and fallbacks by id."""
         stages: tuple[Section | Fallback, ...] = (*self.sections, *self.fallbacks)

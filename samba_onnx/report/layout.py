@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Sequence
+from typing import Final
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -34,6 +36,10 @@ CAUSE_ORDER = (
 """Causes in the order in which a reader meets them."""
 
 
+_NOTEBOOK_WIDTH: Final = 120
+"""Columns of a report in a notebook."""
+
+
 def render(content: RenderableType, *, width: int | None = None, color: bool = False) -> str:
     """Return what a terminal of ``width`` columns shows, without trailing blanks.
 
@@ -62,6 +68,26 @@ def render(content: RenderableType, *, width: int | None = None, color: bool = F
         console.print(content)
     # rich fills lines with blanks, which would make every file differ with its width.
     return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
+
+
+def html(content: RenderableType) -> str:
+    """Return what a notebook shows: the same lines, with bold and dim text.
+
+    Args:
+        content: What to show.
+    """
+    console = Console(
+        record=True,
+        file=io.StringIO(),
+        width=_NOTEBOOK_WIDTH,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        _environ={},
+    )
+    console.print(content)
+    form = '<pre style="white-space:pre;overflow-x:auto;line-height:normal">{code}</pre>'
+    return console.export_html(inline_styles=True, code_format=form)
 
 
 def titled(title: str, *contents: RenderableType) -> RenderableType:

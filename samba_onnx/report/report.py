@@ -199,6 +199,16 @@ class Report:
 
         return to_json(self)
 
+    def __repr__(self) -> str:
+        """Return one line; the fields are many."""
+        return f"Report({self.headline!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the summary for a notebook."""
+        from samba_onnx.report.layout import html
+
+        return html(self.__rich__())
+
     def __rich__(self) -> RenderableType:
         """Return what ``rich.print(report)`` shows: the summary."""
         # Here, not above: the blocks of a terminal are of reports, and import this module.

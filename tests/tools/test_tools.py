@@ -14,7 +14,7 @@ import pytest
 
 from docs.generators.commands import PAGE, with_table
 from samba_onnx.report.documents import json_schema
-from samba_onnx.tools import Tool, find_tools
+from samba_onnx.tools import HelpGroup, Tool, find_tools
 from tests.cli.conftest import SambaPort
 from tests.test_house import ROOT, sources
 
@@ -82,15 +82,15 @@ def test_a_record_imports_nothing_but_the_finder() -> None:
     for name, text in sources().items():
         if name.startswith("samba_onnx/tools/") and name.endswith("/__init__.py"):
             imports = [line for line in text.splitlines() if line.startswith(("import", "from"))]
-            own = imports == ["from samba_onnx.tools import Tool"]
+            own = imports == ["from samba_onnx.tools import HelpGroup, Tool"]
             assert own or name == "samba_onnx/tools/__init__.py", name
 
 
 RECORD = '''"""``samba-port add-up``."""
 
-from samba_onnx.tools import Tool
+from samba_onnx.tools import HelpGroup, Tool
 
-TOOL = Tool("add-up", question="How much is it in all?", place=5)
+TOOL = Tool("add-up", question="How much is it in all?", group=HelpGroup.PORT, place=5)
 '''
 COMMAND = '''"""``samba-port add-up``."""
 
@@ -158,7 +158,10 @@ def python(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_new_folder_is_a_command(extended: Path) -> None:
     listed = python(extended, "-m", "samba_onnx", "--help")
     names = [
-        line.split()[0] for line in listed.stdout.partition("Commands:")[2].splitlines() if line
+        line.split()[0]
+        for line in listed.stdout.partition(f"{HelpGroup.PORT}:")[2].splitlines()
+        # Headings of groups are not indented.
+        if line.startswith("  ")
     ]
     assert names == ["add-up", *TOOLS]
     for numbers, answer in (
