@@ -109,10 +109,7 @@ def _lengths(model: ir.Model) -> dict[str, int]:
         chosen |= {
             place for value in model.graph.inputs if _is_mask(value) for place in _last(value)
         }
-    # Names of dimensions alone: an input that is called `tokens` has a batch, too.
-    sequences = [
-        name for name in places if name in chosen or (_SEQUENCE.search(name) and "[" not in name)
-    ]
+    sequences = [name for name in places if name in chosen or _is_named(name, places[name])]
     if not sequences:
         return {}
     length = _positions(model) or DEFAULT_LENGTH
@@ -125,6 +122,13 @@ def _lengths(model: ir.Model) -> dict[str, int]:
         lengths[name] = length if whole else 1
     # One element is read in a run, so that all together are as many as there are positions.
     return lengths | dict.fromkeys(caches - {n for n in caches if _TOTAL.search(n)}, length - 1)
+
+
+def _is_named(name: str, value: ir.Value) -> bool:
+    """Return whether a dimension is called as that of a sequence."""
+    # Names of dimensions alone: an input that is called `tokens` has a batch, too. Frames of a video, which have
+    # rows and columns, are a batch to every convolution.
+    return "[" not in name and len(value.shape or ()) < 4 and bool(_SEQUENCE.search(name))
 
 
 def _key(value: ir.Value, axis: int, dim: object) -> str:

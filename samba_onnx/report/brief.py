@@ -57,8 +57,8 @@ def _copies(report: Report) -> Iterator[str]:
     both = (("every run", report.transfers_per_run), ("at load", report.transfers_at_load))
     texts = [f"{when} {_total(totals)}" for when, totals in both if totals]
     if texts:
-        each = " of each RDU" if report.parallel else ""
-        yield "; ".join(texts) + each
+        each = "of each RDU: " if report.parallel else ""
+        yield each + "; ".join(texts)
 
 
 def _total(totals: tuple[TransferTotal, ...]) -> str:

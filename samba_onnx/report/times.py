@@ -106,10 +106,11 @@ def modelled_time_lines(time: ModelledTime) -> list[Text]:
     if time.unmodelled_cpu_nodes:
         nodes = count_text(time.unmodelled_cpu_nodes, "node")
         text += f" + {nodes} on it whose time is not modelled"
-    if time.load_seconds:
-        text += f"; loading: {second_text(time.load_seconds)}"
     if time.hidden_transfers_seconds or time.hidden_cpu_seconds:
         text += f" - {second_text(time.hidden_transfers_seconds + time.hidden_cpu_seconds)} at once"
+    # Behind the sum, which loading is no part of.
+    if time.load_seconds:
+        text += f"; loading: {second_text(time.load_seconds)}"
     parts = sorted(time.parts.items(), key=lambda part: -part[1])
     lines = [Text(text), *_busy_lines(time)]
     # One part is the sum itself.

@@ -81,7 +81,7 @@ def test_a_name_is_enough_and_has_a_default(name: str) -> None:
     assert model.meta[ASSUMED] == {"batch": 1, name: 128}
 
 
-@pytest.mark.parametrize("shape", ["batch,3,height,width", "batch,features", "n"])
+@pytest.mark.parametrize("shape", ["batch,3,height,width", "frames,3,8,8", "batch,features", "n"])
 def test_what_is_no_sequence_is_none(shape: str) -> None:
     model = _model(f"g (float[{shape}] x) => (float[a] y) {{ y = Relu(x) }}")
     assert LENGTHS not in model.meta
