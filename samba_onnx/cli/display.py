@@ -30,6 +30,8 @@ class Display:
     """File for the JSON document; ``-`` for standard output."""
     quiet: bool = False
     verbose: int = 0
+    markdown: str | None = None
+    """File for the report as Markdown; ``-`` for standard output."""
 
     @property
     def rows(self) -> int | None:
@@ -53,7 +55,9 @@ class Display:
         # Before the text: a pipe that was closed must not cost the file.
         if self.json is not None:
             self._write_json(document)
-        if self.json == STDOUT:
+        if self.markdown is not None:
+            self._write_markdown(document)
+        if STDOUT in (self.json, self.markdown):
             return
         write_text(headline + "\n" if self.quiet else _rendered(content(self.rows)))
 
@@ -65,6 +69,15 @@ class Display:
             write_text(text)
         elif self.json is not None:
             write_file(self.json, text.encode("ascii"))
+
+    def _write_markdown(self, document: Any) -> None:
+        from samba_onnx.report.markdown import markdown_text
+
+        text = markdown_text(document)
+        if self.markdown == STDOUT:
+            write_text(text)
+        elif self.markdown is not None:
+            write_file(self.markdown, text.encode())
 
 
 def write_text(text: str) -> None:
@@ -118,6 +131,8 @@ def refuse_overwriting(
     taken = {
         os.path.realpath(source): f"the input {os.fspath(source)}" for source in sources if source
     }
+    if list(outputs.values()).count(STDOUT) > 1:
+        raise UsageError("one answer goes to standard output: name a file in place of the other -")
     for option, output in outputs.items():
         if output is None or output == STDOUT:
             continue

@@ -124,7 +124,9 @@ def give_report(
     display: Display,
     limits: AcceptedLimits,
     command: str,
+    *,
     written: str | None = None,
+    github: bool = False,
 ) -> int:
     """Show a report with what became of the limits, and complain of those that are exceeded.
 
@@ -134,6 +136,7 @@ def give_report(
         limits: What the user accepts.
         command: The command's name.
         written: Path of the PEF; None where none was written.
+        github: Whether a job of GitHub gets a summary and annotations.
 
     Returns:
         The exit status.
@@ -144,6 +147,7 @@ def give_report(
     from rich.console import Group
     from rich.text import Text
 
+    from samba_onnx.report.github import tell_github
     from samba_onnx.report.terminal import summary
     from samba_onnx.report.units import byte_text, printable
 
@@ -159,6 +163,8 @@ def give_report(
 
     # The report comes first: who exceeds a limit wants to see why.
     display.show(report.headline, content, report)
+    if github:
+        tell_github(report, command)
     exceeded = complaints(limits, report)
     for complaint in exceeded:
         complain(f"samba-port {command}", complaint)

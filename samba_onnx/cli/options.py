@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated
 
@@ -12,7 +10,6 @@ import typer
 
 from samba_onnx.compiling.option import option_of
 from samba_onnx.compiling.options import option_fields
-from samba_onnx.compiling.texts import is_size
 from samba_onnx.errors import UsageError
 
 SHAPES = "Shapes"
@@ -91,6 +88,23 @@ JsonOption = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+MarkdownOption = Annotated[
+    str | None,
+    typer.Option(
+        "--markdown",
+        metavar="FILE",
+        help="Write the report as Markdown, too; - prints it in place of the text.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+GithubOption = Annotated[
+    bool,
+    typer.Option(
+        "--github",
+        help="In a job of GitHub: the report into its summary, and at most ten annotations.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 QuietOption = Annotated[
     bool,
     typer.Option("--quiet", "-q", help="Only the first line.", rich_help_panel=OUTPUT),
@@ -113,36 +127,6 @@ _FACTORS: dict[str, int] = {"": 1} | {
     for binary, base in (("", 1000), ("i", 1024))
 }
 """Bytes by prefix: of a thousand as in ``k``, of 1024 as in ``ki``."""
-
-
-@dataclass(frozen=True)
-class SectionLimits:
-    """Which sections the user wants to execute; all where both are empty."""
-
-    types: frozenset[str]
-    """In upper case; sets, so that sections are executed in the order of the schedule."""
-    ids: frozenset[int]
-
-
-def parse_sections(types: Sequence[str] | None, ids: Sequence[str] | None) -> SectionLimits:
-    """Read ``--section-types`` and ``--section-ids`` options.
-
-    Args:
-        types: As ``fwd,BCKWD``, each.
-        ids: As ``0,1``, each.
-
-    Raises:
-        UsageError: One is malformed, or both are given.
-    """
-    kinds = [part.strip().upper() for text in types or () for part in text.split(",")]
-    numbers = [part.strip() for text in ids or () for part in text.split(",")]
-    if kinds and numbers:
-        raise UsageError("--section-types and --section-ids were both given: give one of them")
-    if not all(kinds):
-        raise UsageError("--section-types: expected types, as --section-types FWD,BCKWD")
-    if not all(number == "0" or is_size(number) for number in numbers):
-        raise UsageError(f"--section-ids {','.join(numbers)}: expected numbers, as 0,1")
-    return SectionLimits(frozenset(kinds), frozenset(map(int, numbers)))
 
 
 def parse_bytes(option: str, text: str | None) -> int | None:

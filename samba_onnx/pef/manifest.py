@@ -358,8 +358,7 @@ class Manifest:
 
     def __repr__(self) -> str:
         """Return one line; the fields are thousands."""
-        what = f"{self.source.name!r} for {self.target.name} at {self.level}"
-        return f"Manifest({what}, sections: {len(self.sections)}, fallbacks: {len(self.fallbacks)})"
+        return f"Manifest({self.source.name!r} for {self.target.name} at {self.level})"
 
     def stages(self) -> dict[int, Section | Fallback]:
         """Return sections and fallbacks by id."""
@@ -377,15 +376,12 @@ class Manifest:
         Sections read and write them where they are; the host copies them on request only. Unless
         it is stored, a resident has no value before it is loaded, written or computed.
         """
-        inner = {name for stage in self.stages().values() for name in stage.weights}
-        exchanged = {name for graph in self.graphs for name in graph.inputs}
+        others = {name for stage in self.stages().values() for name in stage.weights}
+        others |= {name for graph in self.graphs for name in graph.inputs}
         return frozenset(
             symbol.name
             for symbol in self.symbols
-            if symbol.kind in RESIDENT_KINDS
-            and symbol.region
-            and symbol.name not in inner
-            and symbol.name not in exchanged
+            if symbol.kind in RESIDENT_KINDS and symbol.region and symbol.name not in others
         )
 
     def fixed_residents(self) -> frozenset[str]:

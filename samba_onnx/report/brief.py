@@ -26,8 +26,15 @@ def brief_facts(report: Report, rows: int | None = None) -> RenderableType | Non
         report: The report.
         rows: Has no effect, for a fact is one line or two.
     """
-    if not report.coverage.nodes:
-        return None
+    return facts(fact_lines(report)) if report.coverage.nodes else None
+
+
+def fact_lines(report: Report) -> list[tuple[str, str]]:
+    """Return word and text of each line.
+
+    Args:
+        report: The report.
+    """
     lines: list[tuple[str, str]] = [
         ("time", line.plain) for line in modelled_time_lines(report.modelled_time)
     ]
@@ -36,8 +43,7 @@ def brief_facts(report: Report, rows: int | None = None) -> RenderableType | Non
     lines += [("sizes", text) for text in _sizes(report)]
     lines += [("rewritten", text) for text in _rewritten(report)]
     lines += [("evidence", text) for text in _evidence(report)]
-    lines += [("assumed", text) for text in _assumed(report)]
-    return facts(lines)
+    return lines + [("assumed", text) for text in _assumed(report)]
 
 
 def _memory(report: Report) -> Iterator[str]:

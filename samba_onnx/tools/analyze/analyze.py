@@ -20,7 +20,9 @@ from samba_onnx.cli.limits import (
 )
 from samba_onnx.cli.options import (
     AnnotatedOption,
+    GithubOption,
     JsonOption,
+    MarkdownOption,
     PortableArgument,
     QuietOption,
     VerboseOption,
@@ -36,6 +38,7 @@ from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.compiling.torch_loading import analyze_torch, torch_sizing
 from samba_onnx.errors import UsageError
+from samba_onnx.report.github import refuse_elsewhere
 from samba_onnx.tools.analyze.fitting import (
     FitMultipleOption,
     FitOption,
@@ -69,6 +72,8 @@ def analyze(
     what_if: WhatIfOption = None,
     annotated: AnnotatedOption = None,
     json: JsonOption = None,
+    markdown: MarkdownOption = None,
+    github: GithubOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
@@ -85,6 +90,7 @@ def analyze(
       samba-port analyze Llama-3-70B/config.json --n-chips 8 --fit seq --fit-multiple 128
     """
     refuse_pef(model, "analyze")
+    refuse_elsewhere(github)
     limits = accepted_limits(
         fail_on_fallback,
         max_fallbacks,
@@ -102,7 +108,7 @@ def analyze(
         model,
         baseline,
         options.sections.optimization_rules,
-        outputs={"--json": json, "--annotated": annotated},
+        outputs={"--json": json, "--markdown": markdown, "--annotated": annotated},
     )
     refuse_other_options(model, options, writes=False)
     refuse_fit(fit, options.sizes, supposes=bool(what_if), multiple=fit_multiple)
@@ -112,7 +118,7 @@ def analyze(
         raise UsageError(
             "--what-if compares two plans and has no limits: state them without it, or see samba-port diff"
         )
-    display = Display(json, quiet, verbose)
+    display = Display(json, quiet, verbose, markdown)
 
     from samba_onnx.report import Report
 
@@ -140,7 +146,7 @@ def analyze(
             annotate(model, annotated, options, activity.step)
     if supposed is not None:
         return show_supposed(reports, what_if or (), display)
-    return give_report(reports[0], display, limits, "analyze")
+    return give_report(reports[0], display, limits, "analyze", github=github)
 
 
 def _planned(model: str, options: CompileOptions, activity: Activity) -> Manifest:

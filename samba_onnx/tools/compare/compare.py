@@ -20,7 +20,7 @@ from samba_onnx.cli.options import (
     VerboseOption,
 )
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.stored_inputs import AtolOption, InputFileOption, RtolOption, input_arrays
+from samba_onnx.cli.stored_inputs import AtolOption, InputFileOption, RtolOption
 from samba_onnx.compiling.model_choices import refuse_translations
 from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.compiling.torch_loading import compare_torch
@@ -77,6 +77,7 @@ def compare(
     refuse_overwriting(model, pef, outputs={"--json": json})
 
     from samba_onnx.pef import load_pef
+    from samba_onnx.runtime.input_files import all_inputs
     from samba_onnx.tools.compare.compare_text import values_text
 
     options: dict[str, Any] = {"seed": seed, "rtol": rtol, "atol": atol}
@@ -86,7 +87,7 @@ def compare(
             options = {"threads": threads, "translations": translations}
             comparison = compare_torch(model, opened, activity.step, **options)
         else:
-            options |= {"inputs": input_arrays(opened, input_file), "custom_ops": custom_ops or ()}
+            options |= {"inputs": all_inputs(opened, input_file), "custom_ops": custom_ops or ()}
             comparison = _compare_onnx(model, opened, activity, threads=threads, **options)
     report = _report(comparison, Path(pef).name)
     display = Display(json, quiet, verbose)

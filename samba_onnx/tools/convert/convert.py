@@ -21,7 +21,9 @@ from samba_onnx.cli.limits import (
 )
 from samba_onnx.cli.options import (
     AnnotatedOption,
+    GithubOption,
     JsonOption,
+    MarkdownOption,
     PortableArgument,
     QuietOption,
     VerboseOption,
@@ -38,6 +40,7 @@ from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.compiling.torch_loading import convert_torch
 from samba_onnx.errors import UsageError
+from samba_onnx.report.github import refuse_elsewhere
 from samba_onnx.tools.convert.checked_passes import writing_the_guilty_part
 
 AbsentFitOption = Annotated[list[str] | None, typer.Option("--fit", hidden=True)]
@@ -67,6 +70,8 @@ def convert(
     fit: AbsentFitOption = None,
     annotated: AnnotatedOption = None,
     json: JsonOption = None,
+    markdown: MarkdownOption = None,
+    github: GithubOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
@@ -90,13 +95,14 @@ def convert(
 
     A limit that is exceeded gives exit status 1; the PEF is written all the same.
     """
-    display = Display(json, quiet, verbose)
+    display = Display(json, quiet, verbose, markdown)
     if fit:
         raise UsageError(
             f"convert makes a PEF of the sizes that the model has or --dim states: samba-port analyze MODEL "
             f"--fit {fit[0]} finds the largest that fits"
         )
     refuse_pef(model, "convert")
+    refuse_elsewhere(github)
     limits = accepted_limits(
         fail_on_fallback,
         max_fallbacks,
@@ -118,6 +124,7 @@ def convert(
             "--output": destination,
             "the log": f"{destination}.log",
             "--json": json,
+            "--markdown": markdown,
             "--annotated": annotated,
         },
     )
@@ -139,4 +146,4 @@ def convert(
 
             activity.step("annotate")
             annotate(model, annotated, options, activity.step)
-    return give_report(report, display, limits, "convert", written=destination)
+    return give_report(report, display, limits, "convert", written=destination, github=github)

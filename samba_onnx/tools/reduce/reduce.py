@@ -12,7 +12,7 @@ from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
 from samba_onnx.cli.options import JsonOption, QuietOption, SeedOption, ThreadsOption, VerboseOption
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.stored_inputs import InputFileOption, input_arrays
+from samba_onnx.cli.stored_inputs import InputFileOption
 
 if TYPE_CHECKING:
     from samba_onnx.tools.reduce.pef_reduction import PefReduction
@@ -68,6 +68,7 @@ def reduce(
     refuse_overwriting(model, pef, outputs={**written, "--json": json})
 
     from samba_onnx.pef import load_pef
+    from samba_onnx.runtime.input_files import all_inputs
     from samba_onnx.tools.reduce.pef_reduction import reduce_pef
     from samba_onnx.tools.reduce.reduce_report import reduction_text
 
@@ -75,7 +76,7 @@ def reduce(
         reduced = reduce_pef(
             model,
             opened,
-            inputs=input_arrays(opened, input_file),
+            inputs=all_inputs(opened, input_file),
             seed=seed,
             target=target,
             threads=threads,

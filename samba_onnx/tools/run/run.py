@@ -20,16 +20,15 @@ from samba_onnx.cli.options import (
     JsonOption,
     PefArgument,
     QuietOption,
-    SectionLimits,
     ThreadsOption,
     VerboseOption,
-    parse_sections,
 )
 from samba_onnx.cli.progress import Activity
 from samba_onnx.compiling.model_choices import refuse_model
 from samba_onnx.compiling.texts import read_dims
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
+from samba_onnx.tools.run.section_limits import SectionLimits, parse_sections
 
 if TYPE_CHECKING:
     from samba_onnx.pef import Pef

@@ -22,7 +22,7 @@ from samba_onnx.cli.options import (
     VerboseOption,
 )
 from samba_onnx.cli.progress import Activity
-from samba_onnx.cli.stored_inputs import AtolOption, InputFileOption, RtolOption, input_arrays
+from samba_onnx.cli.stored_inputs import AtolOption, InputFileOption, RtolOption
 from samba_onnx.compiling.model_choices import refuse_model, refuse_translations
 from samba_onnx.compiling.model_sources import is_torch_model
 from samba_onnx.compiling.torch_loading import verify_torch
@@ -85,6 +85,7 @@ def verify(
     from samba_onnx.comparing.verification import self_test
     from samba_onnx.comparing.verification import verify as compare_with_original
     from samba_onnx.pef import load_pef
+    from samba_onnx.runtime.input_files import all_inputs
     from samba_onnx.tools.verify.verify_text import verification_text
 
     with Activity(quiet) as activity, load_pef(files[-1]) as pef:
@@ -117,7 +118,7 @@ def verify(
             verification = compare_with_original(
                 files[0],
                 pef,
-                inputs=input_arrays(pef, input_file),
+                inputs=all_inputs(pef, input_file),
                 seed=seed,
                 rtol=rtol,
                 atol=atol,
