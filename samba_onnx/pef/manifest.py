@@ -393,9 +393,5 @@ class Manifest:
         changed = {name for stage in self.stages().values() for name in stage.outputs}
         changed |= {name for graph in self.graphs for name in graph.inputs}
         places = {regions[name] for name in changed}
-        kinds = {symbol.name: symbol.kind for symbol in self.symbols}
-        return frozenset(
-            name
-            for name in self.residents()
-            if kinds[name] in LOADED_KINDS and regions[name] not in places
-        )
+        loaded = {symbol.name for symbol in self.symbols if symbol.kind in LOADED_KINDS}
+        return frozenset(name for name in self.residents() & loaded if regions[name] not in places)
