@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from samba_onnx.cli.display import Display, refuse_overwriting
+from samba_onnx.cli.display import Display, refuse_overwriting, write_file
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
-from samba_onnx.cli.options import JsonOption, QuietOption, TargetOption, VerboseOption
+from samba_onnx.cli.options import OUTPUT, JsonOption, QuietOption, TargetOption, VerboseOption
 from samba_onnx.facts.defaults import DEFAULT_TARGET
 
 if TYPE_CHECKING:
@@ -41,6 +41,15 @@ def lint(
         FailOn,
         typer.Option("--fail-on", help="Exit status 1 if anything as bad as this is found."),
     ] = FailOn.ERROR,
+    sarif: Annotated[
+        str | None,
+        typer.Option(
+            "--sarif",
+            metavar="FILE",
+            help="Write the findings in SARIF 2.1.0, too, for code hosts.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -51,15 +60,19 @@ def lint(
       samba-port lint train.py
       samba-port lint train.py models/ --target sn30 --fail-on warning
       samba-port lint train.py --json - | jq .findings
+      samba-port lint train.py models/ --sarif lint.sarif
     """
     from samba_onnx.tools.lint.lint_text import lint_text
     from samba_onnx.tools.lint.linter import lint_files, python_files
+    from samba_onnx.tools.lint.sarif import sarif_text
     from samba_onnx.tools.lint.source import read_source
 
     paths = list(python_files(programs))
-    refuse_overwriting(*paths, outputs={"--json": json})
+    refuse_overwriting(*paths, outputs={"--json": json, "--sarif": sarif})
     findings = lint_files([read_source(path) for path in paths], target)
     report = lint_report(findings, len(paths), target)
+    if sarif is not None:
+        write_file(sarif, sarif_text(report).encode())
     Display(json, quiet, verbose).show(
         report.headline, lambda rows: lint_text(report, rows), report
     )
