@@ -40,8 +40,6 @@ LONG_FUNCTIONS = {
     "samba_onnx/sessions/session.py:run",
     "samba_onnx/utils/measuring.py:measure_performance",
     "samba_onnx/utils/tracing.py:trace_graph",
-    # To be made smaller.
-    "passes/planning/plan.py:plan",  # half of it says what its arguments are
 }
 
 MOST_POSITIONAL = 6
