@@ -81,8 +81,8 @@ class GraphPlan:
 
         In spatial mapping without what stays on the chip, which is the same in all plans of a graph.
         """
-        stages: dict[int, Section | Fallback] = {one.id: one for one in self.sections}
-        stages |= {one.id: one for one in self.fallbacks}
+        stages: dict[int, Section | Fallback] = {stage.id: stage for stage in self.sections}
+        stages |= {stage.id: stage for stage in self.fallbacks}
         return schedule_time(self.graph, stages, self.target, places(self.symbols)).total
 
 
