@@ -161,6 +161,12 @@ def _joint_results(runs: TorchRuns, joint: Joint) -> dict[str, fx.Node]:
     return results | {gradient_name(names[p]): node for p, node in gradients if p in names}
 
 
+def _doubles(runs: TorchRuns, results: Results) -> KnownResults:
+    """Return results in float64 as the judge takes them: they move by roundings of that type."""
+    unit = spacing("float64")
+    return KnownResults(results, unit, partial(runs.moved, unit=unit))
+
+
 def is_faithful(graph: CapturedGraph, runs: TorchRuns) -> bool | None:
     """Return whether a captured graph computes in float64 what the module does.
 
@@ -182,9 +188,6 @@ def is_faithful(graph: CapturedGraph, runs: TorchRuns) -> bool | None:
     except FAILURES:
         return None
     names = results.keys() & runs.exact.keys()
-    unit = spacing("float64")
-    doubles = KnownResults(
-        {name: runs.exact[name] for name in names}, unit, partial(runs.moved, unit=unit)
-    )
+    doubles = _doubles(runs, {name: runs.exact[name] for name in names})
     verdicts = judge({name: results[name] for name in names}, Expectation.of_torch(doubles))
     return all(verdict.passed for verdict in verdicts)
