@@ -36,13 +36,10 @@ LONG_FUNCTIONS = {
     "samba_onnx/tools/verify/verify.py:verify",
     # Functions whose arguments are documented one by one; most are SambaFlow's.
     "runtime/device.py:run",
-    "samba_onnx/sessions/calls/compilation.py:compile",
-    "samba_onnx/sessions/calls/runs.py:run",
     "samba_onnx/sessions/compiler.py:compile",
+    "samba_onnx/sessions/session.py:run",
     "samba_onnx/utils/measuring.py:measure_performance",
     "samba_onnx/utils/tracing.py:trace_graph",
-    # To be made smaller.
-    "passes/planning/plan.py:plan",  # half of it says what its arguments are
 }
 
 MOST_POSITIONAL = 6

@@ -73,7 +73,7 @@ def _fill(
     for name in order:
         # First fit. A region is not divided between tiers: its record names one, at whose rate traffic is
         # counted.
-        tier = next((tier for tier, left in room.items() if sizes[name] <= left), None)
+        tier = next((tier for tier, free in room.items() if sizes[name] <= free), None)
         if tier is None:
             return None
         room[tier] -= sizes[name]

@@ -62,11 +62,11 @@ class CutProblem:
             The nodes' costs where they are, and for each value that of a copy to the other side, if
             somebody needs it there.
         """
-        own = sum(
+        computing = sum(
             self.cpu[position] if home is Home.CPU else self.rdu[position]
             for position, home in enumerate(homes)
         )
-        return own + sum(value_cost(value, homes) for value in self.values)
+        return computing + sum(value_cost(value, homes) for value in self.values)
 
     def touching(self) -> dict[int, list[CutValue]]:
         """Return the values that each node writes or reads, by position; nodes without such values are left out."""
@@ -169,10 +169,10 @@ def components(problem: CutProblem, members: Sequence[int]) -> Iterator[list[int
         for position in inside:
             touching.setdefault(position, []).append(len(ends))
         ends.append(inside)
-    left, used = dict.fromkeys(members), set[int]()
-    while left:
-        first = next(iter(left))
-        del left[first]
+    unvisited, used = dict.fromkeys(members), set[int]()
+    while unvisited:
+        first = next(iter(unvisited))
+        del unvisited[first]
         group, pending = [first], [first]
         while pending:
             for index in touching.get(pending.pop(), ()):
@@ -180,9 +180,9 @@ def components(problem: CutProblem, members: Sequence[int]) -> Iterator[list[int
                 if index in used:
                     continue
                 used.add(index)
-                new = [position for position in ends[index] if position in left]
+                new = [position for position in ends[index] if position in unvisited]
                 for position in dict.fromkeys(new):
-                    del left[position]
+                    del unvisited[position]
                     group.append(position)
                     pending.append(position)
         yield sorted(group)

@@ -72,8 +72,10 @@ def _hinted(node: ir.Node, reason: Reason) -> Reason:
     value = _compared(node for inputs, nodes in parts if inputs for node in nodes)
     names = sorted(name_of(source) for source in sources)
     options = " ".join(f"--constant {name}={value}" for name in names)
-    one = len(names) == 1
-    what, it = ("this input never changes", "it") if one else ("these inputs never change", "them")
+    is_single = len(names) == 1
+    what, it = (
+        ("this input never changes", "it") if is_single else ("these inputs never change", "them")
+    )
     hint = f"if {what}, fix {it}: {options}"
     return replace(reason, hint=f"{hint}; or {reason.hint}" if reason.hint else hint)
 

@@ -106,18 +106,18 @@ class _View:
 
     def islands(self) -> list[list[int]]:
         """Return the candidates in connected groups for which rule 4 holds, in graph order."""
-        left = set(self.candidates)
+        unvisited = set(self.candidates)
         closed: list[list[int]] = []
         for first in sorted(self.candidates):
-            if first not in left:
+            if first not in unvisited:
                 continue
-            left.remove(first)
+            unvisited.remove(first)
             island, pending = [first], [first]
             while pending:
                 position = pending.pop()
                 near = (*self.flow.predecessors(position), *self.flow.successors(position))
-                new = left.intersection(near)
-                left -= new
+                new = unvisited.intersection(near)
+                unvisited -= new
                 island.extend(new)
                 pending.extend(new)
             if self.neighbours(island) and self.results(island):

@@ -108,10 +108,10 @@ class _Joiner:
         for value in initializers:
             del source.initializers[name_of(value)]
         for value in inputs:
-            known = self._tie(value)
+            tied = self._tie(value)
             # An output may be an input as it is, and is what this was tied to then.
             if outputs.get(name_of(value)) is value:
-                outputs[name_of(value)] = known
+                outputs[name_of(value)] = tied
         for value in initializers:
             # The default of an input and a weight that is an output are known by their names.
             self._adopt_initializer(
@@ -170,10 +170,10 @@ class _Joiner:
     def _tie(self, value: ir.Value) -> ir.Value:
         """Replace a part's input by the value of that name that there is, or make it one."""
         name = name_of(value)
-        known = self.values.get(name)
-        if known is not None:
-            ir.convenience.replace_all_uses_with(value, known)
-            return known
+        value_of_name = self.values.get(name)
+        if value_of_name is not None:
+            ir.convenience.replace_all_uses_with(value, value_of_name)
+            return value_of_name
         if name not in self._public:
             raise InternalError(f"nothing gives a part its input {name!r}: please report this")
         self.graph.inputs.append(value)

@@ -148,31 +148,31 @@ class PlannedChooser:
         every = frozenset(range(len(fallbacks)))
         measured = {each: self._narrowed(model, each, apply) for each in (frozenset(), every)}
         before = self.before = measured[frozenset()]
-        chosen: frozenset[int] = min(measured, key=lambda each: measured[each].seconds)
+        webs: frozenset[int] = min(measured, key=lambda each: measured[each].seconds)
         if self.options.everything:
-            chosen = every
+            webs = every
         # One after the other, from what is chosen so far: each choice is measured beside those that stay.
-        elif chosen and len(every) <= _FEW:
+        elif webs and len(every) <= _FEW:
             for number in every:
-                less = chosen - {number}
+                less = webs - {number}
                 measured[less] = self._narrowed(model, less, apply)
-                if measured[less].seconds <= measured[chosen].seconds:
-                    chosen = less
-        bought = before.minus(measured[chosen])
-        taken = [node for number in sorted(chosen) for node in fallbacks[number]]
-        left = [node for number in sorted(every - chosen) for node in fallbacks[number]]
-        self._narrow = (_record(NARROW, self.graph, taken, left, bought),)
-        return chosen
+                if measured[less].seconds <= measured[webs].seconds:
+                    webs = less
+        bought = before.minus(measured[webs])
+        taken = [node for number in sorted(webs) for node in fallbacks[number]]
+        remaining = [node for number in sorted(every - webs) for node in fallbacks[number]]
+        self._narrow = (_record(NARROW, self.graph, taken, remaining, bought),)
+        return webs
 
     def _narrowed(
         self,
         model: ir.Model,
-        chosen: Collection[int],
+        webs: Collection[int],
         apply: Callable[[ir.Model, Collection[int]], None],
     ) -> Measure:
         """Return what a run costs where some webs are narrow and other rules did what they can."""
         copy = model.clone()
-        apply(copy, chosen)
+        apply(copy, webs)
         other = PlannedChooser(
             self.machine,
             self.options,
@@ -191,8 +191,8 @@ class PlannedChooser:
     def _roles(self, graph: ir.Graph) -> Roles:
         """Return the roles of a part's inputs and outputs, as far as they matter to transfers."""
         ends = dict.fromkeys([*graph.inputs, *graph.outputs])
-        known = self._resident
-        residents = {v: known[name_of(v)] for v in ends if name_of(v) in known}
+        resident = self._resident
+        residents = {v: resident[name_of(v)] for v in ends if name_of(v) in resident}
         return Roles(
             tuple(value for value in graph.inputs if value not in residents),
             tuple(value for value in graph.outputs if value not in residents),
@@ -208,7 +208,7 @@ class PlannedChooser:
     @property
     def records(self) -> tuple[LegalisedRule, ...]:
         """What each rule brought, and what it left, in the order of their names."""
-        kept = {record.rule: record for record in (*self._brought, *self._narrow)}
+        brought = {record.rule: record for record in (*self._brought, *self._narrow)}
         empty = LegalisedRule(
             rule="",
             graph=self.graph,
@@ -220,8 +220,8 @@ class PlannedChooser:
             seconds=0.0,
         )
         return tuple(
-            replace(kept.get(name, empty), rule=name, refused=self._refused.get(name, {}))
-            for name in sorted(kept.keys() | self._refused.keys())
+            replace(brought.get(name, empty), rule=name, refused=self._refused.get(name, {}))
+            for name in sorted(brought.keys() | self._refused.keys())
         )
 
     def _records(
@@ -235,15 +235,15 @@ class PlannedChooser:
                 # All else stays chosen: what two rules bring together is more or less than the sum of both
                 # alone.
                 bought = view.measure(chosen.difference(taken)).minus(after)
-            left = [node for node in nodes if node not in chosen]
-            yield _record(rule, self.graph, taken, left, bought)
+            remaining = [node for node in nodes if node not in chosen]
+            yield _record(rule, self.graph, taken, remaining, bought)
 
 
 def _record(
     rule: str,
     graph: str,
     taken: Sequence[ir.Node],
-    left: Sequence[ir.Node],
+    remaining: Sequence[ir.Node],
     bought: Measure,
 ) -> LegalisedRule:
     operators = [qualified(node.domain, node.op_type) for node in taken]
@@ -252,7 +252,7 @@ def _record(
         graph=graph,
         nodes=tuple(map(name_of, taken)),
         operators={name: operators.count(name) for name in sorted(set(operators))},
-        left=tuple(map(name_of, left)),
+        left=tuple(map(name_of, remaining)),
         transfers=bought.transfers,
         bytes=bought.bytes,
         seconds=bought.seconds,

@@ -89,7 +89,7 @@ def measure(
             times = [host_seconds(node, machine.host) for node in in_runs]
             seconds, _ = fallback_seconds(times, machine.host)
             records[place] = Fallback(**vars(_stage(place, stage)), seconds=seconds)
-    records |= {one.id: one for one in _sections(stages, target, roles, instead)}
+    records |= {section.id: section for section in _sections(stages, target, roles, instead)}
     regions = {
         name_of(value): roles.region(value)
         for stage in stages

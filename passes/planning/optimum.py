@@ -153,17 +153,17 @@ class _View:
         unsupported: Collection[int],
     ) -> Mapping[ir.Node, Reason]:
         """Return the reasons of nodes that run on the CPU together."""
-        nodes, known = self.flow.nodes, self.placement.reasons
+        nodes, causes = self.flow.nodes, self.placement.reasons
         tied = [position for position in component if position in unsupported]
-        chosen = [position for position in component if nodes[position] not in known]
-        saved = _saving(problem, touching, component, chosen) / _PER_SECOND
+        supported = [position for position in component if nodes[position] not in causes]
+        saved = _saving(problem, touching, component, supported) / _PER_SECOND
         # What lets the RDU run a fallback lets it have the nodes beside it, too.
-        hint = next((h for p in tied if (h := known[nodes[p]].hint)), "")
+        hint = next((h for p in tied if (h := causes[nodes[p]].hint)), "")
         beside = nodes[tied[0]]
         reasons: dict[ir.Node, Reason] = {}
         for node in (nodes[position] for position in component):
-            reasons[node] = known.get(node) or Reason(
-                ReasonCode.CHEAPER, self._sentence(node, beside, len(chosen), saved), hint
+            reasons[node] = causes.get(node) or Reason(
+                ReasonCode.CHEAPER, self._sentence(node, beside, len(supported), saved), hint
             )
         return reasons
 
@@ -185,11 +185,11 @@ class _View:
             for position, node in enumerate(self.flow.nodes)
             if self.placement.on_rdu(node)
         }
-        left, least = _BULK * sum(work.values()), 0
+        remaining, least = _BULK * sum(work.values()), 0
         for operations in sorted(work.values(), reverse=True):
-            if left <= 0:
+            if remaining <= 0:
                 break
-            left, least = left - operations, operations
+            remaining, least = remaining - operations, operations
         # Nodes that do as much as the least of them stay, too: equal layers must not be torn apart. Where
         # no node does anything, none is bulk.
         return frozenset(p for p, operations in work.items() if operations >= max(least, 1))
@@ -264,7 +264,7 @@ def _saving(
         # Whoever touches these values and is not in the component runs on the RDU: values connect all that
         # is on the CPU.
         homes = defaultdict(lambda: Home.RDU, dict.fromkeys(on_cpu, Home.CPU))
-        own = sum(problem.cpu[p] if p in on_cpu else problem.rdu[p] for p in component)
-        return own + sum(value_cost(value, homes) for value in values)
+        computing = sum(problem.cpu[p] if p in on_cpu else problem.rdu[p] for p in component)
+        return computing + sum(value_cost(value, homes) for value in values)
 
     return total(set(component) - set(chosen)) - total(set(component))

@@ -25,15 +25,15 @@ def by_operator(nodes: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ...]]:
     gradients. What goes through elements one by one is an expression: all of it that stands in one line
     of a module. Products are alone, but for what widens their operands.
     """
-    known = set(nodes)
+    members = set(nodes)
     others: list[ir.Node] = []
     widening: dict[ir.Node, list[ir.Node]] = defaultdict(list)
     for node in nodes:
         product = widened_for(node)
-        (widening[product] if product is not None and product in known else others).append(node)
-    for own in _with_masks(list(_runs(others))):
+        (widening[product] if product is not None and product in members else others).append(node)
+    for run in _with_masks(list(_runs(others))):
         # A product is a run of one node, so that what widens for it is found under the first.
-        yield (*widening.get(own[0], ()), *own)
+        yield (*widening.get(run[0], ()), *run)
 
 
 def _with_masks(runs: Sequence[tuple[ir.Node, ...]]) -> Iterator[tuple[ir.Node, ...]]:
@@ -56,11 +56,11 @@ def _draws_mask(run: Sequence[ir.Node]) -> bool:
     """Return whether nodes draw a mask from numbers, or go on with what they drew."""
     if not any(node.op_type == DROPOUT_MASK for node in run):
         return False
-    own = {output for node in run for output in node.outputs}
+    outputs = {output for node in run for output in node.outputs}
     read = (value for node in run for value in node.inputs if value is not None)
     # Seeds, rates and shapes have one axis at most; a value with more is data, which the run is there to
     # work on.
-    return all(value in own or value.shape is None or value.shape.rank() <= 1 for value in read)
+    return all(value in outputs or value.shape is None or value.shape.rank() <= 1 for value in read)
 
 
 def _only_reader(run: Sequence[ir.Node], place: Mapping[ir.Node, int]) -> int | None:
@@ -85,11 +85,11 @@ def _is_alone(node: ir.Node) -> bool:
 
 def _runs(nodes: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, ...]]:
     for key, run in itertools.groupby(nodes, key=_origin):
-        own = tuple(run)
+        members = tuple(run)
         if key:
-            yield own
+            yield members
         else:
-            yield from ((node,) for node in own)
+            yield from ((node,) for node in members)
 
 
 def _origin(node: ir.Node) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def _origin(node: ir.Node) -> tuple[str, ...]:
         return ()
     module, _, operator = scope.rpartition(SEPARATOR)
     # The scope of a gradient ends in the name of its operator, that of a forward node in its module.
-    own = module if operator.endswith("_bwd") else scope
+    place = module if operator.endswith("_bwd") else scope
     # Other names of elements take no time; they stay with what stands in their line.
-    whole = "" if renames(node) else node.metadata_props.get(OPERATOR_KEY, "")
-    return own, node.metadata_props.get(STACK_TRACE, ""), whole
+    operator_key = "" if renames(node) else node.metadata_props.get(OPERATOR_KEY, "")
+    return place, node.metadata_props.get(STACK_TRACE, ""), operator_key

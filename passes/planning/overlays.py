@@ -52,12 +52,12 @@ def overlaid(
     if roles.spatial_batches or _fits(roles, values, target, used):
         return roles
     # Case 1: not a value that somebody else knows by the name of its region.
-    own = [
+    candidates = [
         value
         for value in values
         if kinds.get(value) is SymbolKind.ACTIVATION and name_of(value) not in roles.regions
     ]
-    regions = _taking_turns(own, stages)
+    regions = _taking_turns(candidates, stages)
     return replace(roles, regions=MappingProxyType({**roles.regions, **regions}))
 
 

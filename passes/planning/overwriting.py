@@ -63,8 +63,8 @@ def overwrite_last(groups: Sequence[Group], roles: Roles) -> tuple[Group, ...]:
     """
     nodes = [node for group in groups for node in group.nodes]
     written = (*roles.outputs, *(v for v in roles.residents if v.producer() is not None))
-    given = (*roles.inputs, *(v for v in roles.residents if v.producer() is None))
-    pairs = list(_pairs(given, tuple(dict.fromkeys(written)), roles.regions))
+    read = (*roles.inputs, *(v for v in roles.residents if v.producer() is None))
+    pairs = list(_pairs(read, tuple(dict.fromkeys(written)), roles.regions))
     if not pairs:
         return tuple(groups)
     flow = Dataflow.of(nodes)
@@ -136,7 +136,9 @@ def _moved(groups: Sequence[Group], moves: Mapping[ir.Node, int]) -> tuple[Group
         stay = tuple(node for node in group.nodes if node not in moves)
         if stay:
             pieces.append(replace(group, nodes=stay))
-        homes = {node: one for one in groups for node in one.nodes if moves.get(node) == index}
+        homes = {
+            node: other for other in groups for node in other.nodes if moves.get(node) == index
+        }
         # One group each: what they do belongs to no rule of fusion.
         pieces += [
             replace(group, nodes=(node,), home=home.home, rule="") for node, home in homes.items()

@@ -81,8 +81,8 @@ class GraphPlan:
 
         In spatial mapping without what stays on the chip, which is the same in all plans of a graph.
         """
-        stages: dict[int, Section | Fallback] = {one.id: one for one in self.sections}
-        stages |= {one.id: one for one in self.fallbacks}
+        stages: dict[int, Section | Fallback] = {stage.id: stage for stage in self.sections}
+        stages |= {stage.id: stage for stage in self.fallbacks}
         return schedule_time(self.graph, stages, self.target, places(self.symbols)).total
 
 
@@ -126,12 +126,106 @@ def plan(
             spatially has operators on the CPU, or inputs or outputs that hold no mini-batches.
         InternalError: Two values share a name, or the RDU would need a value of unknown size.
     """
-    graph = model.graph
-    roles = roles or Roles.of(graph)
-    stages = interfaces(graph, groups, target)
-    _check_names(graph, stages)
+    stages = interfaces(model.graph, groups, target)
+    _check_names(model.graph, stages)
+    roles = roles or Roles.of(model.graph)
     if roles.spatial_batches:
         refuse_unless_spatial(roles, stages, placement)
+    settled = _settled(graph_name, target, stages, roles, weight_names, earlier)
+    return settled.plan(first_stage, placement, host or load_host())
+
+
+@dataclass(frozen=True)
+class _SettledGraph:
+    """A graph of which it is settled what its values are to the device, and where each of them is."""
+
+    name: str
+    target: Target
+    stages: Sequence[StageInterface]
+    roles: Roles
+    kinds: Mapping[ir.Value, SymbolKind]
+    regions: tuple[Region, ...]
+    region_of: Mapping[str, Region]
+    earlier: Sequence[GraphPlan]
+
+    def plan(self, first_stage: int, placement: Placement, host: HostSummary) -> GraphPlan:
+        """Return the plan."""
+        calls = schedule(first_stage, len(self.stages))
+        names = _stage_names(self.stages, self.earlier)
+        records = [
+            (stage_record(stage, call.stage, name, self.name), stage)
+            for call, stage, name in zip(calls, self.stages, names, strict=True)
+        ]
+        sections = self._sections(records)
+        constant = baked(self.stages)
+        return GraphPlan(
+            graph=self._graph_record(calls),
+            sections=sections,
+            fallbacks=_fallbacks(records, placement, self.roles, host),
+            symbols=tuple(
+                symbol_record(
+                    value, kind, self.region_of, baked=value in constant, roles=self.roles
+                )
+                for value, kind in self.kinds.items()
+            ),
+            regions=self.regions,
+            stages=tuple((record.id, stage.group) for record, stage in records),
+            experimental=_experimental(self.stages, placement),
+            notes=_notes(sections, self.target),
+            target=self.target.summary,
+        )
+
+    def _sections(self, records: Sequence[tuple[Stage, StageInterface]]) -> tuple[Section, ...]:
+        """Return the records of the stages that run on the RDU, in the order of the schedule."""
+        drafts: list[SectionDraft] = []
+        for place, (record, stage) in enumerate(records):
+            if stage.on_rdu:
+                traffic = section_traffic(stage, self.region_of, self.roles)
+                section = section_record(record, stage, self.target, traffic)
+                drafts.append(SectionDraft(place, section, stage.group.nodes, traffic))
+        sections = in_programs(drafts, len(records), self.target.summary)
+        if self.roles.spatial_batches:
+            # By region: a weight and its update are one place.
+            stays = {
+                self.region_of[name_of(value)]
+                for value in on_device(self.roles, self.stages)
+                if self.kinds.get(value) in RESIDENT_KINDS
+            }
+            size = sum(region.bytes for region in stays)
+            refuse_unless_on_chip(sections, size, self.target.summary)
+        return sections
+
+    def _graph_record(self, calls: tuple[Call, ...]) -> Graph:
+        """Return the graph's interface, schedule and transfers."""
+        target, roles, stages = self.target.summary, self.roles, self.stages
+        transfers = run_transfers(roles, stages, target)
+        present = {t.symbol for previous in self.earlier for t in previous.graph.load_transfers}
+        weights = {v: Cause(self.kinds[v].value) for stage in stages for v in stage.loaded}
+        # Residents are loaded, too, whether or not a section of this graph reads them.
+        weights |= dict.fromkeys(roles.loaded(), Cause.WEIGHT)
+        return Graph(
+            name=self.name,
+            inputs=tuple(name_of(value) for value in roles.inputs),
+            outputs=tuple(name_of(value) for value in roles.outputs),
+            calls=calls,
+            load_transfers=load_transfers(
+                [(v, cause) for v, cause in weights.items() if v.name not in present], target
+            ),
+            run_transfers=transfers,
+            boundaries=boundaries(stages, calls, transfers),
+            spatial_batches=roles.spatial_batches,
+        )
+
+
+def _settled(
+    name: str,
+    target: Target,
+    stages: Sequence[StageInterface],
+    roles: Roles,
+    weight_names: Collection[str],
+    earlier: Sequence[GraphPlan],
+) -> _SettledGraph:
+    """Settle what the values of a graph are to the device, and where each of them is."""
     kinds = _kinds(roles, stages, weight_names)
     shared = {region.name: region for previous in earlier for region in previous.regions}
     # Before regions get their places: which values take turns in one decides how much memory all of them
@@ -139,60 +233,16 @@ def plan(
     roles = overlaid(roles, stages, kinds, target.summary, shared.values())
     regions = _regions(roles, stages, target, shared)
     by_region = {**shared, **{region.name: region for region in regions}}
-    by_name = {name_of(value): by_region[roles.region(value)] for value in on_device(roles, stages)}
-    calls = schedule(first_stage, len(stages))
-    records = [
-        (stage_record(stage, call.stage, name, graph_name), stage)
-        for call, stage, name in zip(calls, stages, _stage_names(stages, earlier), strict=True)
-    ]
-    sections = _sections(records, target, by_name, roles)
-    if roles.spatial_batches:
-        # By region: a weight and its update are one place.
-        stays = {
-            by_name[name_of(value)]
-            for value in on_device(roles, stages)
-            if kinds.get(value) in RESIDENT_KINDS
-        }
-        refuse_unless_on_chip(sections, sum(each.bytes for each in stays), target.summary)
-    constant = baked(stages)
-    return GraphPlan(
-        graph=_graph_record(
-            name=graph_name,
-            roles=roles,
-            stages=stages,
-            calls=calls,
-            kinds=kinds,
-            target=target.summary,
-            earlier=earlier,
-        ),
-        sections=sections,
-        fallbacks=_fallbacks(records, placement, roles, host or load_host()),
-        symbols=tuple(
-            symbol_record(value, kind, by_name, baked=value in constant, roles=roles)
-            for value, kind in kinds.items()
-        ),
+    return _SettledGraph(
+        name=name,
+        target=target,
+        stages=stages,
+        roles=roles,
+        kinds=kinds,
         regions=regions,
-        stages=tuple((record.id, stage.group) for record, stage in records),
-        experimental=_experimental(stages, placement),
-        notes=_notes(sections, target),
-        target=target.summary,
+        region_of={name_of(v): by_region[roles.region(v)] for v in on_device(roles, stages)},
+        earlier=earlier,
     )
-
-
-def _sections(
-    records: Sequence[tuple[Stage, StageInterface]],
-    target: Target,
-    regions: Mapping[str, Region],
-    roles: Roles,
-) -> tuple[Section, ...]:
-    """Return the records of the stages that run on the RDU, in the order of the schedule."""
-    drafts: list[SectionDraft] = []
-    for place, (record, stage) in enumerate(records):
-        if stage.on_rdu:
-            traffic = section_traffic(stage, regions, roles)
-            section = section_record(record, stage, target, traffic)
-            drafts.append(SectionDraft(place, section, stage.group.nodes, traffic))
-    return in_programs(drafts, len(records), target.summary)
 
 
 def _fallbacks(
@@ -214,35 +264,6 @@ def _stage_names(stages: Sequence[StageInterface], earlier: Sequence[GraphPlan])
     taken = [stage.name for plan in earlier for stage in (*plan.sections, *plan.fallbacks)]
     names = [stage_name(stage.group.nodes, stage.group.rule) for stage in stages]
     return unique([*taken, *names])[len(taken) :]
-
-
-def _graph_record(
-    name: str,
-    roles: Roles,
-    stages: Sequence[StageInterface],
-    calls: tuple[Call, ...],
-    kinds: Mapping[ir.Value, SymbolKind],
-    target: TargetSummary,
-    earlier: Sequence[GraphPlan],
-) -> Graph:
-    """Return the graph's interface, schedule and transfers."""
-    transfers = run_transfers(roles, stages, target)
-    present = {t.symbol for previous in earlier for t in previous.graph.load_transfers}
-    weights = {v: Cause(kinds[v].value) for stage in stages for v in stage.loaded}
-    # Residents are loaded, too, whether or not a section of this graph reads them.
-    weights |= dict.fromkeys(roles.loaded(), Cause.WEIGHT)
-    return Graph(
-        name=name,
-        inputs=tuple(name_of(value) for value in roles.inputs),
-        outputs=tuple(name_of(value) for value in roles.outputs),
-        calls=calls,
-        load_transfers=load_transfers(
-            [(v, cause) for v, cause in weights.items() if v.name not in present], target
-        ),
-        run_transfers=transfers,
-        boundaries=boundaries(stages, calls, transfers),
-        spatial_batches=roles.spatial_batches,
-    )
 
 
 def _check_names(graph: ir.Graph, stages: Sequence[StageInterface]) -> None:

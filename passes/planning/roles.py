@@ -111,13 +111,13 @@ def known_at_load(nodes: Iterable[ir.Node], roles: Roles) -> frozenset[ir.Node]:
         Operators that draw random numbers, carry graphs or are not known are none of them, and no node
         whose results have no known type, for it must be stated what is kept.
     """
-    known: set[ir.Value] = set()
-    chosen: set[ir.Node] = set()
+    values: set[ir.Value] = set()
+    fixed: set[ir.Node] = set()
     for node in nodes:
-        if _is_fixed(node) and all(_is_known(value, known, roles) for value in reads(node)):
-            chosen.add(node)
-            known.update(node.outputs)
-    return frozenset(chosen)
+        if _is_fixed(node) and all(_is_known(value, values, roles) for value in reads(node)):
+            fixed.add(node)
+            values.update(node.outputs)
+    return frozenset(fixed)
 
 
 def _is_fixed(node: ir.Node) -> bool:

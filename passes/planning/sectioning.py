@@ -260,13 +260,13 @@ class _Touches:
         for node in nodes:
             operands = data_reads(node, target)
             table = looked_up(node)
-            kept = {v: value_bytes(v) or 0 for v in operands if is_weight(v) and v is not table}
-            own = None if timing is None else stationary(node, timing.tile_bytes)
-            if own is not None:
+            staying = {v: value_bytes(v) or 0 for v in operands if is_weight(v) and v is not table}
+            operand = None if timing is None else stationary(node, timing.tile_bytes)
+            if operand is not None:
                 # It may be a weight, of which all is there already.
-                kept.setdefault(*own)
-            weights.append(list(kept.items()))
-            touched.append([v for v in (*operands, *node.outputs) if v not in kept])
+                staying.setdefault(*operand)
+            weights.append(list(staying.items()))
+            touched.append([v for v in (*operands, *node.outputs) if v not in staying])
         tile = None if timing is None else timing.tile_bytes
         after: dict[ir.Value, int] = {}
         following: list[list[int]] = []

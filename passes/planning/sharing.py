@@ -24,7 +24,7 @@ def refuse_split_regions(programs: Sequence[Program], plans: Sequence[GraphPlan]
     for program in programs:
         for name in (*program.inputs, *program.outputs):
             sharers.setdefault(program.regions.get(name, name), {})[name] = None
-    placed = {symbol.name for one in plans for symbol in one.symbols if symbol.region}
+    placed = {symbol.name for plan in plans for symbol in plan.symbols if symbol.region}
     users = _fallbacks_by_symbol(plans)
     for region, names in sharers.items():
         if len(names) == 1:
@@ -42,8 +42,8 @@ def refuse_split_regions(programs: Sequence[Program], plans: Sequence[GraphPlan]
 def _fallbacks_by_symbol(plans: Sequence[GraphPlan]) -> Mapping[str, Fallback]:
     return {
         name: fallback
-        for one in plans
-        for fallback in one.fallbacks
+        for plan in plans
+        for fallback in plan.fallbacks
         for name in (*fallback.inputs, *fallback.outputs)
     }
 

@@ -25,20 +25,11 @@ class Refusal:
 
 
 @dataclass
-class _Remaining:
-    """The nodes that were left for one reason."""
-
-    first: str
-    """Name of the first node, or of what it computes."""
-    count: int = 1
-
-
-@dataclass
 class Refusals:
     """Why one run of a pass left nodes as they were: every reason, with the nodes that it holds for."""
 
-    _remaining: dict[tuple[str, str], _Remaining] = field(default_factory=dict)
-    """By operator and reason, in the order in which they came up."""
+    _remaining: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """Names of the nodes by operator and reason, in the order in which they came up."""
 
     def applied(self, node: ir.Node, outcome: Refusal | None) -> bool:
         """Keep the reason why a rule does not apply to a node, if there is one.
@@ -54,20 +45,17 @@ class Refusals:
             return True
         # By operator and reason: thousands of nodes of one kind are one line of the log.
         key = (node.op_type, outcome.reason)
-        if key in self._remaining:
-            self._remaining[key].count += 1
-        else:
-            name = node.name or next((value.name for value in node.outputs if value.name), "")
-            self._remaining[key] = _Remaining(name)
+        name = node.name or next((value.name for value in node.outputs if value.name), "")
+        self._remaining.setdefault(key, []).append(name)
         return False
 
     def lines(self) -> tuple[str, ...]:
         """Return one sentence per operator and reason, naming the first node and counting others."""
         return tuple(
-            f"{operator} {nodes.first!r}"
-            + (f" and {nodes.count - 1} more" if nodes.count > 1 else "")
+            f"{operator} {names[0]!r}"
+            + (f" and {len(names) - 1} more" if len(names) > 1 else "")
             + f": {reason}"
-            for (operator, reason), nodes in self._remaining.items()
+            for (operator, reason), names in self._remaining.items()
         )
 
 

@@ -26,8 +26,8 @@ from samba_onnx.program.dataflow import dimensions
 from samba_onnx.program.repetition import repetition
 
 __all__ = [
-    "ProductSize", "is_product", "looked_up", "node_dtype", "product_size", "renames", "stationary",
-    "units_of",    "widened_for",
+    "ProductSize", "is_product", "is_row_by_row", "looked_up", "node_dtype", "product_size", "renames",
+    "stationary", "units_of", "widened_for",
 ]  # fmt: skip
 
 _ROW_BY_ROW: Final = frozenset({"LayerNormalization", "LogSoftmax", "RMSNormalization", "Softmax"})
@@ -237,11 +237,18 @@ def _takes_whole_rows(node: ir.Node) -> bool:
     """Return whether each row of the first operand is needed whole before its result is known."""
     if normal_domain(node.domain) or not node.inputs:
         return False
-    if node.op_type in _ROW_BY_ROW:
-        return integer_attribute(node, "axis", -1) in (-1, len(_shape(node.inputs[0])) - 1)
+    if is_row_by_row(node):
+        return True
     row, shape, result = facts(node.op_type), _shape(node.inputs[0]), _shape(node.outputs[0])
     reduces = row is not None and row.kind is Kind.REDUCE and len(shape) > 1 and shape[-1] > 1
     return reduces and result in (shape[:-1], (*shape[:-1], 1))
+
+
+def is_row_by_row(node: ir.Node) -> bool:
+    """Return whether a node normalises each row, which is of the last axis, by itself."""
+    if node.op_type not in _ROW_BY_ROW:
+        return False
+    return integer_attribute(node, "axis", -1) in (-1, len(_shape(node.inputs[0])) - 1)
 
 
 def renames(node: ir.Node) -> bool:

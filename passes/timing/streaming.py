@@ -17,6 +17,7 @@ import onnx_ir as ir
 from samba_onnx.facts.operator_facts import Kind
 from samba_onnx.facts.operators import facts
 from samba_onnx.passes.rewrites.rewriting import integer_attribute, static_shape
+from samba_onnx.passes.timing.matrix_products import is_row_by_row
 from samba_onnx.passes.timing.section_terms import SectionTerms, section_terms
 from samba_onnx.pef.stage_records import Streaming
 from samba_onnx.pef.target_summary import TargetSummary
@@ -24,10 +25,6 @@ from samba_onnx.program.dataflow import reads
 
 __all__ = ["StreamedTerms", "arrives_in_rows", "streamed_nodes", "streamed_terms"]
 
-_ROW_BY_ROW: Final = frozenset(
-    {"LayerNormalization", "LogSoftmax", "RMSNormalization", "Softmax"},
-)
-"""Operators that take elements along an axis together, the last one unless they say otherwise."""
 _ALONG_ROWS: Final = frozenset({"Concat", "Split"})
 """Operators that join and cut rows where all of these stay as they are along the other axes."""
 
@@ -141,18 +138,13 @@ def _takes_rows(node: ir.Node, flowing: Collection[ir.Value], rows: int) -> bool
         return kept and 0 in places and 1 not in places and not integer_attribute(node, "transA", 0)
     if row.kind is Kind.REDUCE:
         return kept and places == [0] and _row_sums(node)
-    return kept and places == [0] and node.op_type in _ROW_BY_ROW and _along_last_axis(node)
+    return kept and places == [0] and is_row_by_row(node)
 
 
 def _row_sums(node: ir.Node) -> bool:
     """Return whether a reduction, which keeps the number of axes, leaves one element of each row."""
     after = static_shape(node.outputs[0])
     return after is not None and after[-1:] == (1,)
-
-
-def _along_last_axis(node: ir.Node) -> bool:
-    shape = static_shape(node.outputs[0])
-    return shape is not None and integer_attribute(node, "axis", -1) in (-1, len(shape) - 1)
 
 
 def _same_rows(before: ir.Value | None, after: ir.Value) -> bool:

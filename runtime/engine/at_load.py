@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import onnx
 
 from samba_onnx.errors import PefFormatError
 
 
-@dataclass(frozen=True)
-class SplitModel:
-    """A model in two."""
-
-    first: onnx.ModelProto
-    """What is computed at load; its outputs are what the rest reads of it, and outputs of the whole."""
-    rest: onnx.ModelProto | None
-    """What every run computes; None where nothing is left."""
-
-
 def split_at_load(
     model: onnx.ModelProto, nodes: Collection[str], fixed: Collection[str], title: str
-) -> SplitModel | None:
+) -> tuple[onnx.ModelProto, onnx.ModelProto | None] | None:
     """Split a model.
 
     Args:
@@ -32,7 +21,8 @@ def split_at_load(
         title: What messages call the step.
 
     Returns:
-        The parts; None where no node is computed at load.
+        What is computed at load, whose outputs are what the rest reads of it and outputs of the whole; and what
+        every run computes, None where nothing is left. None alone where no node is computed at load.
 
     Raises:
         PefFormatError: One of these nodes reads something else, or a value between the parts has no type.
@@ -55,7 +45,7 @@ def split_at_load(
             "again"
         )
     left = [name for name in outputs if name not in written]
-    return SplitModel(
+    return (
         _part(model, first, [], between, title),
         # Without an output left there is nothing that a run has to compute.
         _part(model, rest, between, left, title) if left else None,

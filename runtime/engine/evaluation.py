@@ -14,7 +14,7 @@ import onnx
 
 from samba_onnx.errors import ExecutionError
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
-from samba_onnx.runtime.engine.neighbours import moved
+from samba_onnx.runtime.engine.neighbours import MOVES, moved
 from samba_onnx.runtime.engine.protocol import (
     Computation,
     Engine,
@@ -27,8 +27,6 @@ from samba_onnx.runtime.engine.settings import engine_settings
 from samba_onnx.runtime.engine.unrounding import exact_form, needs_exact_form
 
 _ORIGINAL: Final = "the original model"
-_MOVES: Final = 2
-"""How many times inputs are moved: a number may stay where it is by chance."""
 
 
 def evaluate(
@@ -139,7 +137,7 @@ class OriginalModel:
             For each its outputs by name; fewer, where the engine fails.
         """
         others: list[tuple[OriginalModel, Mapping[str, Any]]] = [
-            (self, moved(feeds, seed)) for seed in range(_MOVES)
+            (self, moved(feeds, seed)) for seed in range(MOVES)
         ]
         plain = self.plain()
         if plain is not None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["moved"]
+__all__ = ["MOVES", "moved"]
+
+MOVES: Final = 2
+"""How many times inputs are moved: a number may stay where it is by chance."""
 
 
 def moved(feeds: Mapping[str, Any], seed: int) -> dict[str, Any]:

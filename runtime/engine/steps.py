@@ -114,8 +114,9 @@ class StepFactory:
 
         if split is None:
             return HostStep(self._engine, prepared(whole.model), step)
-        rest = None if split.rest is None else prepared(split.rest)
-        return HostStep(self._engine, rest, step, prepared(split.first))
+        first, rest = split
+        every_run = None if rest is None else prepared(rest)
+        return HostStep(self._engine, every_run, step, prepared(first))
 
     @property
     def engine(self) -> Engine:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from samba_onnx.facts.tolerances import OUTPUT
 
-__all__ = ["EQUAL", "ChosenTolerances", "Expectation", "Expected", "ReferenceRuns"]
+__all__ = ["EQUAL", "ChosenTolerances", "Expectation", "Expected", "KnownResults", "ReferenceRuns"]
 
 EQUAL: Final = "equal"
 """What the tolerance of exact types is called."""
@@ -34,6 +34,29 @@ class ReferenceRuns(Protocol):
 
     def moved(self, seed: int, amplitude: float) -> Mapping[str, NDArray[Any]] | None:
         """Return results with everything moved by roundings, in float64 if there are any."""
+
+
+@dataclass(frozen=True)
+class KnownResults:
+    """Results that are at hand already, of which there are none in a wider type."""
+
+    native: Mapping[str, NDArray[Any]]
+    """The results by name."""
+    unit: float
+    """One rounding of the type that they were computed in."""
+    movement: Callable[[int, float], Mapping[str, NDArray[Any]] | None] | None = None
+    """Runs again with everything moved by roundings; None where nobody can."""
+    exact: None = None
+    """Nothing: they are as wide as there are."""
+
+    def moved(self, seed: int, amplitude: float) -> Mapping[str, NDArray[Any]] | None:
+        """Return results with everything moved by roundings.
+
+        Args:
+            seed: Seed of the amounts.
+            amplitude: How many roundings each number may move.
+        """
+        return None if self.movement is None else self.movement(seed, amplitude)
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,13 @@ from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
 from samba_onnx.comparing.judge import Verdict, judge
 from samba_onnx.comparing.pieces import ModelPieces, with_open_sizes
 from samba_onnx.errors import SambaError
-from samba_onnx.runtime.engine.neighbours import moved
+from samba_onnx.runtime.engine.neighbours import MOVES, moved
 from samba_onnx.runtime.engine.protocol import Engine
 from samba_onnx.safety.files import atomic_output
 
 MOST_TRIALS: Final = 2000
 """Parts that are tried at most; a model of 10,000 nodes with one guilty node needs some hundred."""
 
-_MOVES: Final = 2
-"""How many times inputs are moved: a number may stay where it is by chance."""
 
 Results = Mapping[str, Any]
 Recompute = Callable[[onnx.ModelProto, Results], Results]
@@ -252,7 +250,7 @@ def run_moved(run: Callable[[Any, Results], Results], model: Any, feeds: Results
     """
     answers = []
     # Inputs that moved may be beyond what the model takes; the tolerance is then only narrower.
-    for seed in range(_MOVES):
+    for seed in range(MOVES):
         with contextlib.suppress(SambaError):
             answers.append(run(model, moved(feeds, seed)))
     return answers

@@ -13,7 +13,7 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -42,14 +42,11 @@ from samba_onnx.pef import Pef
 from samba_onnx.pef.fixed_inputs import fixed_arrays
 from samba_onnx.pef.manifest import Graph
 from samba_onnx.program.source_location import source_location
-from samba_onnx.runtime.engine.neighbours import moved
+from samba_onnx.runtime.engine.neighbours import MOVES, moved
 from samba_onnx.runtime.sized_graphs import SizedGraphs
 
 Counted = Callable[[float, float], None]
 """Called with how much is done, and of how much."""
-
-_MOVES: Final = 2
-"""How many times inputs are moved: a number may stay where it is by chance."""
 
 
 def compare_values(
@@ -242,7 +239,7 @@ class _Stream:
             return compared
         # The original may refuse inputs that moved; values are then judged by what is known.
         with contextlib.suppress(ExecutionError):
-            for seed in range(_MOVES):
+            for seed in range(MOVES):
                 self._run_otherwise(moved(feeds, seed))
         self._doubts.settle()
         return self.compare(feeds, progress)

@@ -128,8 +128,8 @@ def summands(node: ir.Node) -> int | None:
         node: Its second operand are axes, if it has any.
     """
     sizes = reduced_sizes(node)
-    known = [size for size in sizes if size is not None]
-    return max(1, math.prod(known)) if len(known) == len(sizes) else None
+    static = [size for size in sizes if size is not None]
+    return max(1, math.prod(static)) if len(static) == len(sizes) else None
 
 
 def _computes(node: ir.Node) -> bool:
@@ -159,9 +159,9 @@ def _ends(tensor: ir.TensorProtocol) -> Interval | None:
 _Known = Mapping[ir.Value, Interval]
 
 
-def _operand(node: ir.Node, index: int, known: _Known) -> Interval:
+def _operand(node: ir.Node, index: int, intervals: _Known) -> Interval:
     value = node.inputs[index] if index < len(node.inputs) else None
-    return Interval() if value is None else known[value]
+    return Interval() if value is None else intervals[value]
 
 
 def _rounded(node: ir.Node, interval: Interval, times: float = 1) -> Interval:
@@ -175,18 +175,18 @@ def _rounded(node: ir.Node, interval: Interval, times: float = 1) -> Interval:
     return Interval(interval.low - error, interval.high + error)
 
 
-def _same(node: ir.Node, known: _Known) -> Interval:
-    return _operand(node, 0, known)
+def _same(node: ir.Node, intervals: _Known) -> Interval:
+    return _operand(node, 0, intervals)
 
 
-def _whole(node: ir.Node, known: _Known) -> Interval:
+def _whole(node: ir.Node, intervals: _Known) -> Interval:
     """Ceil, Floor, Round: the ends are rounded as what lies between."""
-    number, rounded = _operand(node, 0, known), _WHOLE[node.op_type]
+    number, rounded = _operand(node, 0, intervals), _WHOLE[node.op_type]
     return Interval(rounded(number.low), rounded(number.high)) if number.is_finite else number
 
 
-def _cast(node: ir.Node, known: _Known) -> Interval:
-    source, number = node.inputs[0], _operand(node, 0, known)
+def _cast(node: ir.Node, intervals: _Known) -> Interval:
+    source, number = node.inputs[0], _operand(node, 0, intervals)
     before, after = None if source is None else source.dtype, node.outputs[0].dtype
     if before is None or after is None or ir.DataType.STRING in (before, after):
         return Interval()
@@ -203,21 +203,21 @@ def _cast(node: ir.Node, known: _Known) -> Interval:
     return number
 
 
-def _sum(node: ir.Node, known: _Known) -> Interval:
-    return _rounded(node, _operand(node, 0, known).plus(_operand(node, 1, known)))
+def _sum(node: ir.Node, intervals: _Known) -> Interval:
+    return _rounded(node, _operand(node, 0, intervals).plus(_operand(node, 1, intervals)))
 
 
-def _difference(node: ir.Node, known: _Known) -> Interval:
-    return _rounded(node, _operand(node, 0, known).plus(_operand(node, 1, known).negated()))
+def _difference(node: ir.Node, intervals: _Known) -> Interval:
+    return _rounded(node, _operand(node, 0, intervals).plus(_operand(node, 1, intervals).negated()))
 
 
-def _product(node: ir.Node, known: _Known) -> Interval:
-    return _rounded(node, _operand(node, 0, known).times(_operand(node, 1, known)))
+def _product(node: ir.Node, intervals: _Known) -> Interval:
+    return _rounded(node, _operand(node, 0, intervals).times(_operand(node, 1, intervals)))
 
 
-def _quotient(node: ir.Node, known: _Known) -> Interval:
+def _quotient(node: ir.Node, intervals: _Known) -> Interval:
     """Return where quotients of integers lie, which are cut towards zero."""
-    number, divisor = _operand(node, 0, known), _operand(node, 1, known)
+    number, divisor = _operand(node, 0, intervals), _operand(node, 1, intervals)
     dtype = node.outputs[0].dtype
     # Floats may come close to zero, and their quotients to infinity.
     if dtype is None or not dtype.is_integer() or not number.is_finite:
@@ -235,8 +235,8 @@ def _cut(number: float, divisor: float) -> int:
     return size if number >= 0 else -size
 
 
-def _remainder(node: ir.Node, known: _Known) -> Interval:
-    number, divisor = _operand(node, 0, known), _operand(node, 1, known)
+def _remainder(node: ir.Node, intervals: _Known) -> Interval:
+    number, divisor = _operand(node, 0, intervals), _operand(node, 1, intervals)
     dtype = node.outputs[0].dtype
     if dtype is None or not dtype.is_integer():
         return Interval()
@@ -247,97 +247,97 @@ def _remainder(node: ir.Node, known: _Known) -> Interval:
     return Interval(0 if divisor.low > 0 else -most, 0 if divisor.high < 0 else most)
 
 
-def _negative(node: ir.Node, known: _Known) -> Interval:
-    return _operand(node, 0, known).negated()
+def _negative(node: ir.Node, intervals: _Known) -> Interval:
+    return _operand(node, 0, intervals).negated()
 
 
-def _size(node: ir.Node, known: _Known) -> Interval:
-    number = _operand(node, 0, known)
+def _size(node: ir.Node, intervals: _Known) -> Interval:
+    number = _operand(node, 0, intervals)
     low = max(number.low, -number.high, 0)
     return Interval(low, max(abs(number.low), abs(number.high)))
 
 
-def _sign(node: ir.Node, known: _Known) -> Interval:
+def _sign(node: ir.Node, intervals: _Known) -> Interval:
     return Interval(-1, 1)
 
 
-def _share(node: ir.Node, known: _Known) -> Interval:
+def _share(node: ir.Node, intervals: _Known) -> Interval:
     return _rounded(node, _UNIT)
 
 
-def _clipped(node: ir.Node, known: _Known) -> Interval:
+def _clipped(node: ir.Node, intervals: _Known) -> Interval:
     if node.attributes:  # before opset 11 they were no operands
         return Interval()
-    result = _operand(node, 0, known)
+    result = _operand(node, 0, intervals)
     if len(node.inputs) > 1 and node.inputs[1] is not None:
-        least = _operand(node, 1, known)
+        least = _operand(node, 1, intervals)
         result = Interval(max(result.low, least.low), max(result.high, least.high))
     if len(node.inputs) > 2 and node.inputs[2] is not None:
-        most = _operand(node, 2, known)
+        most = _operand(node, 2, intervals)
         result = Interval(min(result.low, most.low), min(result.high, most.high))
     return result
 
 
-def _positive(node: ir.Node, known: _Known) -> Interval:
-    number = _operand(node, 0, known)
+def _positive(node: ir.Node, intervals: _Known) -> Interval:
+    number = _operand(node, 0, intervals)
     return Interval(max(number.low, 0), max(number.high, 0))
 
 
-def _least(node: ir.Node, known: _Known) -> Interval:
-    operands = [_operand(node, index, known) for index in range(len(node.inputs))]
+def _least(node: ir.Node, intervals: _Known) -> Interval:
+    operands = [_operand(node, index, intervals) for index in range(len(node.inputs))]
     return Interval(min(o.low for o in operands), min(o.high for o in operands))
 
 
-def _greatest(node: ir.Node, known: _Known) -> Interval:
-    operands = [_operand(node, index, known) for index in range(len(node.inputs))]
+def _greatest(node: ir.Node, intervals: _Known) -> Interval:
+    operands = [_operand(node, index, intervals) for index in range(len(node.inputs))]
     return Interval(max(o.low for o in operands), max(o.high for o in operands))
 
 
-def _either(node: ir.Node, known: _Known) -> Interval:
-    return _operand(node, 1, known).hull(_operand(node, 2, known))
+def _either(node: ir.Node, intervals: _Known) -> Interval:
+    return _operand(node, 1, intervals).hull(_operand(node, 2, intervals))
 
 
-def _joined(node: ir.Node, known: _Known) -> Interval:
-    result = _operand(node, 0, known)
+def _joined(node: ir.Node, intervals: _Known) -> Interval:
+    result = _operand(node, 0, intervals)
     for index in range(1, len(node.inputs)):
-        result = result.hull(_operand(node, index, known))
+        result = result.hull(_operand(node, index, intervals))
     return result
 
 
-def _filled(node: ir.Node, known: _Known) -> Interval:
+def _filled(node: ir.Node, intervals: _Known) -> Interval:
     """Pad, Trilu: elements of the first operand, beside a number or zero."""
     value = node.inputs[2] if node.op_type == "Pad" and len(node.inputs) > 2 else None
-    return _operand(node, 0, known).hull(Interval(0, 0) if value is None else known[value])
+    return _operand(node, 0, intervals).hull(Interval(0, 0) if value is None else intervals[value])
 
 
-def _replaced(node: ir.Node, known: _Known) -> Interval:
+def _replaced(node: ir.Node, intervals: _Known) -> Interval:
     """ScatterElements, ScatterND: elements of the first and of the third operand."""
     if node.attributes.get_string("reduction", "none") != "none":
         return Interval()
-    return _operand(node, 0, known).hull(_operand(node, 2, known))
+    return _operand(node, 0, intervals).hull(_operand(node, 2, intervals))
 
 
-def _numbered(node: ir.Node, known: _Known) -> Interval:
+def _numbered(node: ir.Node, intervals: _Known) -> Interval:
     """Range: from the first number to the last one, whichever is less."""
-    return _rounded(node, _operand(node, 0, known).hull(_operand(node, 1, known)))
+    return _rounded(node, _operand(node, 0, intervals).hull(_operand(node, 1, intervals)))
 
 
-def _constant_of_shape(node: ir.Node, known: _Known) -> Interval:
+def _constant_of_shape(node: ir.Node, intervals: _Known) -> Interval:
     value = node.attributes.get_tensor("value", None)
     return Interval(0, 0) if value is None else _ends(value) or Interval()
 
 
-def _running_sum(node: ir.Node, known: _Known) -> Interval:
-    element, count = _operand(node, 0, known), summands(node)
+def _running_sum(node: ir.Node, intervals: _Known) -> Interval:
+    element, count = _operand(node, 0, intervals), summands(node)
     if count is None:
         return Interval(0 if element.low >= 0 else -math.inf, 0 if element.high <= 0 else math.inf)
     total = element.times(Interval(count, count))
     return _rounded(node, element.hull(total).hull(Interval(0, 0)), count)
 
 
-def _extreme(node: ir.Node, known: _Known) -> Interval:
+def _extreme(node: ir.Node, intervals: _Known) -> Interval:
     """ReduceMax, ReduceMin: one of the elements, or an end of the type where there may be none."""
-    return _operand(node, 0, known) if all(reduced_sizes(node)) else Interval()
+    return _operand(node, 0, intervals) if all(reduced_sizes(node)) else Interval()
 
 
 def _place(node: ir.Node, default: int) -> Interval:
@@ -345,14 +345,14 @@ def _place(node: ir.Node, default: int) -> Interval:
     return Interval() if size is None else Interval(0, max(0, size - 1))
 
 
-def _places(node: ir.Node, known: _Known) -> Interval:
+def _places(node: ir.Node, intervals: _Known) -> Interval:
     """NonZero: places along all axes."""
     shape = None if node.inputs[0] is None else dimensions(node.inputs[0])
     sizes = [size for size in shape or (None,) if isinstance(size, int)]
     return Interval(0, max(0, *sizes)) if len(sizes) == len(shape or (None,)) else Interval(0)
 
 
-def _sizes(node: ir.Node, known: _Known) -> Interval:
+def _sizes(node: ir.Node, intervals: _Known) -> Interval:
     """Shape, Size: no size is negative."""
     return Interval(0, type_limits(ir.DataType.INT64).high)
 

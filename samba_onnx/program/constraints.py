@@ -49,10 +49,10 @@ def _tuples(node: ir.Node) -> Sequence[Demand]:
     columns = _columns(indices, width)
     if columns is not None:
         return [(column, _places(size)) for column, size in zip(columns, sizes, strict=True)]
-    known = [size for size in sizes if size is not None]
+    static = [size for size in sizes if size is not None]
     # Tuples whose columns are not known must all fit the shortest axis: narrower than needed, never
     # wider.
-    return [(indices, _places(min(known)))] if len(known) == width and known else []
+    return [(indices, _places(min(static)))] if len(static) == width and static else []
 
 
 def _columns(indices: ir.Value, width: int) -> Sequence[ir.Value | None] | None:

@@ -95,16 +95,16 @@ def difference(compiled: Fingerprint, traced: Fingerprint) -> str:
     types = {kind for kind, _ in traced.parts}
     # Without optimizers the traced program lacks residents, too, so that its interface is shorter
     # for a good reason.
-    whole = len(traced.parts) == len(compiled.parts)
-    texts = _first(compiled.interface, traced.interface) if whole else ""
+    is_whole = len(traced.parts) == len(compiled.parts)
+    texts = _first(compiled.interface, traced.interface) if is_whole else ""
     if texts:
         return texts
-    left = [(kind, lines) for kind, lines in compiled.parts if kind in types]
-    if [kind for kind, _ in left] != [kind for kind, _ in traced.parts]:
+    parts = [(kind, lines) for kind, lines in compiled.parts if kind in types]
+    if [kind for kind, _ in parts] != [kind for kind, _ in traced.parts]:
         had = ", ".join(kind for kind, _ in compiled.parts)
         wants = ", ".join(kind for kind, _ in traced.parts)
         return f"the PEF has parts {had}; the model has {wants}"
-    for (kind, one), (_, other) in zip(left, traced.parts, strict=True):
+    for (kind, one), (_, other) in zip(parts, traced.parts, strict=True):
         clause = _first_node(kind, one, other)
         if clause:
             return clause
@@ -112,9 +112,9 @@ def difference(compiled: Fingerprint, traced: Fingerprint) -> str:
 
 
 def _first(compiled: Sequence[str], traced: Sequence[str]) -> str:
-    for one, other in zip(compiled, traced, strict=False):
-        if one != other:
-            return f"the PEF has {one}; the model has {other}"
+    for line, other in zip(compiled, traced, strict=False):
+        if line != other:
+            return f"the PEF has {line}; the model has {other}"
     if len(compiled) == len(traced):
         return ""
     longer = max(compiled, traced, key=len)
@@ -124,10 +124,10 @@ def _first(compiled: Sequence[str], traced: Sequence[str]) -> str:
 
 
 def _first_node(kind: str, compiled: Sequence[str], traced: Sequence[str]) -> str:
-    for index, (one, other) in enumerate(zip(compiled, traced, strict=False)):
-        if one != other:
+    for index, (line, other) in enumerate(zip(compiled, traced, strict=False)):
+        if line != other:
             # The digest behind the colon tells nothing to people.
-            had, wants = one.rpartition(":")[0], other.rpartition(":")[0]
+            had, wants = line.rpartition(":")[0], other.rpartition(":")[0]
             detail = f"the PEF has {had}, the model {wants}"
             if had == wants:
                 detail = f"both have {had}, with other operands, attributes or shapes"
@@ -247,8 +247,8 @@ def _digest_tensor(tensor: ir.TensorProtocol | None) -> str:
         content = repr(tensor.numpy().tolist()).encode()
     else:
         content = _sampled(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8))
-    whole = f"{tensor.dtype} {tensor.shape} {hashlib.sha256(content).hexdigest()}"
-    return _digest(whole)
+    text = f"{tensor.dtype} {tensor.shape} {hashlib.sha256(content).hexdigest()}"
+    return _digest(text)
 
 
 def _sampled(content: npt.NDArray[np.uint8]) -> bytes:

@@ -30,11 +30,11 @@ def _choice(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]
     """Where, unless it turns indices that count from the end into others: then those from 0 on do."""
     condition = node.inputs[0]
     test = None if condition is None else condition.producer()
-    chosen, other = node.inputs[1], node.inputs[2]
+    first, other = node.inputs[1], node.inputs[2]
     is_comparison = test is not None and test.op_type == "Less" and test.inputs[0] is other
     if test is not None and is_comparison and bounds.of(test.inputs[1]) == Interval(0, 0):
         return [(other, Interval(max(0, wanted.low), wanted.high))]
-    return [(chosen, wanted), (other, wanted)]
+    return [(first, wanted), (other, wanted)]
 
 
 def _replaced(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
@@ -47,15 +47,15 @@ def _sum(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:
 
 
 def _summands(
-    wanted: Interval, bounds: Bounds, one: ir.Value | None, other: ir.Value | None
+    wanted: Interval, bounds: Bounds, left_operand: ir.Value | None, other: ir.Value | None
 ) -> Sequence[Demand]:
-    first, second = bounds.of(one), bounds.of(other)
+    first, second = bounds.of(left_operand), bounds.of(other)
     if second.is_finite:
-        return [(one, Interval(wanted.low - second.low, wanted.high - second.high))]
+        return [(left_operand, Interval(wanted.low - second.low, wanted.high - second.high))]
     if first.is_finite:
         return [(other, Interval(wanted.low - first.low, wanted.high - first.high))]
     half = Interval(wanted.low / 2, wanted.high / 2)  # of two unknown ones, each a half
-    return [(one, half), (other, half)]
+    return [(left_operand, half), (other, half)]
 
 
 def _difference(node: ir.Node, wanted: Interval, bounds: Bounds) -> Sequence[Demand]:

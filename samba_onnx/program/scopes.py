@@ -33,11 +33,11 @@ def scope(node: ir.Node) -> tuple[str, ...] | None:
         Attribute names from the outermost module inwards, as ``("layer1", "0", "conv1")``; empty
         for the outermost module itself, None where the node does not say.
     """
-    own = node.metadata_props.get(OWN_SCOPE_KEY, "")[:_LONGEST_TEXT]
+    exported = node.metadata_props.get(OWN_SCOPE_KEY, "")[:_LONGEST_TEXT]
     # Our own exporter's path is exact, torch's scopes hold the same as text, and names of nodes are
     # a guess.
-    if own:
-        return tuple(part for part in own.split(SEPARATOR)[1:] if part)
+    if exported:
+        return tuple(part for part in exported.split(SEPARATOR)[1:] if part)
     text = node.metadata_props.get(SCOPES_KEY, "")[:_LONGEST_TEXT]
     scopes = [first or second for first, second in _QUOTED.findall(text)]
     if len(scopes) > 1:  # the last entry names the operator itself
@@ -70,18 +70,18 @@ def stage_name(nodes: Sequence[ir.Node], rule: str = "") -> str:
 
 
 def _place_name(nodes: Sequence[ir.Node]) -> str:
-    known = [(path, node.op_type) for node in nodes if (path := scope(node)) is not None]
-    if not known:
-        known = [((), node.op_type) for node in nodes]
-    common = known[0][0]
-    for path, _ in known[1:]:
+    places = [(path, node.op_type) for node in nodes if (path := scope(node)) is not None]
+    if not places:
+        places = [((), node.op_type) for node in nodes]
+    common = places[0][0]
+    for path, _ in places[1:]:
         common = _agreeing(common, path)
     if len(nodes) == 1:
         return ".".join([*common, nodes[0].op_type])
     if common:
         return ".".join(common)
     # An operator of the outermost module stands for itself.
-    outermost = [path[0] if path else operator for path, operator in known]
+    outermost = [path[0] if path else operator for path, operator in places]
     return f"{outermost[0]}..{outermost[-1]}" if len(outermost) > 1 else outermost[0]
 
 

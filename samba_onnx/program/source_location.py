@@ -122,12 +122,12 @@ def is_exporters(file: str) -> bool:
 
 
 def _best(frames: list[_Frame]) -> str:
-    own = (frame for frame in frames if frame.package_path is None)
+    frames_of_user = (frame for frame in frames if frame.package_path is None)
     # A frame without package path is the user's own, and was taken above.
     other = (
         frame for frame in frames if not (frame.package_path or "torch/").startswith(_LIBRARIES)
     )
-    best = next(own, None) or next(other, None) or next(iter(frames), None)
+    best = next(frames_of_user, None) or next(other, None) or next(iter(frames), None)
     return best.short if best else ""
 
 

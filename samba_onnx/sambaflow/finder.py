@@ -4,56 +4,37 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
 from typing import Final
 
 from samba_onnx.errors import UnsupportedSymbolError
 from samba_onnx.facts.sambaflow_names import MODULES, ROOT, missing
-from samba_onnx.sambaflow.module_rows import HOME, SameModule
+from samba_onnx.sambaflow.module_rows import HOME, RowFinder, SameModule
 
 
-class SambaFlowFinder(MetaPathFinder):
-    """Finds the modules of the table, and says of others why they are not there."""
+def _spec_of(name: str) -> ModuleSpec | None:
+    """Return how a module of SambaFlow's is loaded; None for any other.
 
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None = None,
-        target: ModuleType | None = None,
-    ) -> ModuleSpec | None:
-        """Return how a module is loaded; see ``importlib.abc.MetaPathFinder``.
-
-        Args:
-            fullname: Dotted name of the module.
-            path: Where the parent's modules are; not looked at.
-            target: The module that is loaded again; not looked at.
-
-        Returns:
-            None for what is no module of SambaFlow's.
-
-        Raises:
-            UnsupportedSymbolError: SambaFlow has it, and samba-onnx does not.
-            ModuleNotFoundError: Nobody has it. Other finders are not asked: they would find files
-                of this package that are no modules of SambaFlow's.
-        """
-        if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
-            return None
-        if fullname in MODULES:
-            return ModuleSpec(fullname, SameModule(HOME + fullname.removeprefix(ROOT)))
-        reason = missing(fullname)
-        if reason is not None:
-            raise UnsupportedSymbolError(reason)
-        raise ModuleNotFoundError(
-            f"No module named {fullname!r}: neither samba-onnx nor SambaFlow's documentation has it",
-            name=fullname,
-        )
+    Raises:
+        UnsupportedSymbolError: SambaFlow has it, and samba-onnx does not.
+        ModuleNotFoundError: Nobody has it. Other finders are not asked: they would find files
+            of this package that are no modules of SambaFlow's.
+    """
+    if name != ROOT and not name.startswith(f"{ROOT}."):
+        return None
+    if name in MODULES:
+        return ModuleSpec(name, SameModule(HOME + name.removeprefix(ROOT)))
+    reason = missing(name)
+    if reason is not None:
+        raise UnsupportedSymbolError(reason)
+    raise ModuleNotFoundError(
+        f"No module named {name!r}: neither samba-onnx nor SambaFlow's documentation has it",
+        name=name,
+    )
 
 
-_FINDER: Final = SambaFlowFinder()
+_FINDER: Final = RowFinder(_spec_of)
 CHILDREN: Final = str(Path(__file__).parent / "children")
 """The folder in which fresh interpreters find what calls ``install``."""
 _PATH: Final = "PYTHONPATH"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -178,7 +178,15 @@ def _found(home: str, name: str) -> Any:
 
 
 class RowFinder(MetaPathFinder):
-    """Finds the modules below ``samba_onnx.sambaflow`` that are rows and no files."""
+    """Finds modules by their names alone."""
+
+    def __init__(self, spec_of: Callable[[str], ModuleSpec | None]) -> None:
+        """Find what a function finds.
+
+        Args:
+            spec_of: Returns how a module is loaded, by its dotted name; None for what is none of its modules.
+        """
+        self._spec_of = spec_of
 
     def find_spec(
         self,
@@ -194,19 +202,24 @@ class RowFinder(MetaPathFinder):
             target: The module that is loaded again; not looked at.
 
         Returns:
-            None for what is no row, or is found as the file that it is.
+            None for what others are to find.
         """
-        public = fullname.removeprefix(_PREFIX)
-        if public == fullname or public not in MODULES or MODULES[public].code == fullname:
-            return None
-        if MODULES[public].code:
-            return ModuleSpec(fullname, SameModule(MODULES[public].code))
-        # The table is where such a module is written: programs ask modules for their file.
-        table = sambaflow_names.__file__
-        spec = ModuleSpec(fullname, _RowLoader(), origin=table, is_package=bool(submodules(public)))
-        spec.has_location = True
-        return spec
+        return self._spec_of(fullname)
+
+
+def _row_spec(name: str) -> ModuleSpec | None:
+    """Return how a module below ``samba_onnx.sambaflow`` is loaded; None for no row, and one that is a file."""
+    public = name.removeprefix(_PREFIX)
+    if public == name or public not in MODULES or MODULES[public].code == name:
+        return None
+    if MODULES[public].code:
+        return ModuleSpec(name, SameModule(MODULES[public].code))
+    # The table is where such a module is written: programs ask modules for their file.
+    table = sambaflow_names.__file__
+    spec = ModuleSpec(name, _RowLoader(), origin=table, is_package=bool(submodules(public)))
+    spec.has_location = True
+    return spec
 
 
 # In front of what looks in folders: where stubs for editors lie, it takes their folders for packages.
-sys.meta_path.insert(0, RowFinder())
+sys.meta_path.insert(0, RowFinder(_row_spec))

@@ -20,7 +20,7 @@ from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.elements import Array
 from samba_onnx.runtime.plans import RunPlan
 from samba_onnx.runtime.reducing import GradientReduction, ReductionMode
-from samba_onnx.sessions.exits import register, run_handlers
+from samba_onnx.sessions.exits import atexit_register, run_handlers
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.turns import in_turn
 
@@ -29,7 +29,7 @@ _GOING_ON: Final = frozenset({SectionType.BCKWD, SectionType.GRADNORM, SectionTy
 """Types of sections that read what a forward pass left."""
 
 # However a replica ends, the others are told, and what the program registered is called.
-register(tell_end)
+atexit_register(tell_end)
 BEFORE_ENDING.append(run_handlers)
 
 

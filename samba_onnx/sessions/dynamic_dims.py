@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from samba_onnx.errors import UsageError
+from samba_onnx.sessions.options import SessionOptions
 from samba_onnx.sessions.yaml_files import read_mapping
 
 LOGGER: Final = logging.getLogger(__name__)
@@ -54,40 +55,72 @@ class DimInfo:
         return name if name.endswith(ending) else name + ending
 
 
-def declare(known: dict[str, DimInfo], name: str, dimension: DimInfo) -> str:
-    """Add a dimension to those that a session knows, and say once what becomes of it.
+class DynamicDims:
+    """The dimensions that a program has declared."""
 
-    Args:
-        known: The session's dimensions, by key.
-        name: What the dimension is, as ``batch_size``.
-        dimension: Its sizes.
+    def __init__(self, options: SessionOptions) -> None:
+        """Begin without any.
 
-    Returns:
-        Its key.
-    """
-    key = dimension.key(name)
-    known[key] = dimension
-    LOGGER.warning(
-        "%s is declared dynamic: a PEF takes inputs of the sizes it is compiled for; compile for "
-        "%d and pad, or compile one for every size",
-        key,
-        dimension.max,
-    )
-    return key
+        Args:
+            options: Keeps their names as a hint, for the PEF that is compiled next.
+        """
+        self._options = options
+        self.declared: dict[str, DimInfo] = {}
+        """Their sizes by the name that programs read."""
 
+    def create_dynamic_dim(self, name: str, min: int, max: int, factor: int = 1) -> str:
+        """Declare a dimension whose size may vary between runs.
 
-def declare_file(known: dict[str, DimInfo], path: str | os.PathLike[str]) -> None:
-    """Add the dimensions of a file to those that a session knows.
+        A program is compiled for the sizes of its inputs, here: it takes inputs of those sizes, and
+        ``run`` refuses others. Declare what programs read, compile for the largest size and pad, or
+        compile a PEF or a graph for every size. The PEF that is compiled next lists the dimension.
 
-    Args:
-        known: The session's dimensions, by key.
-        path: A file of YAML or JSON; see :func:`read_dimensions`.
+        SambaNova has not published the arguments; they are those of which its programs compose the
+        names in ``dynamic_dims``.
 
-    Raises:
-        UsageError: The file cannot be read, or has another form.
-    """
-    for name, dimension in read_dimensions(path).items():
-        declare(known, name, dimension)
+        Args:
+            name: What the dimension is, as ``batch_size``.
+            min: Least size, at least 1.
+            max: Largest size.
+            factor: What every size is a multiple of.
+
+        Returns:
+            The name by which ``dynamic_dims`` has it, as ``batch_size_min_1_max_16_factor_1``.
+
+        Raises:
+            UsageError: The sizes contradict each other.
+        """
+        key = self._declare(name, DimInfo(min, max, factor))
+        self._list()
+        return key
+
+    def load_dynamic_dims_config(self, path: str | os.PathLike[str]) -> None:
+        """Declare the dimensions of a file, as ``create_dynamic_dim`` does.
+
+        Args:
+            path: YAML or JSON with lines such as ``batch_size: {min: 1, max: 16, factor: 1}``.
+
+        Raises:
+            UsageError: The file cannot be read, or declares no dimensions.
+        """
+        for name, dimension in read_dimensions(path).items():
+            self._declare(name, dimension)
+        self._list()
+
+    def _declare(self, name: str, dimension: DimInfo) -> str:
+        """Add a dimension, and say once what becomes of it."""
+        key = dimension.key(name)
+        self.declared[key] = dimension
+        LOGGER.warning(
+            "%s is declared dynamic: a PEF takes inputs of the sizes it is compiled for; compile for "
+            "%d and pad, or compile one for every size",
+            key,
+            dimension.max,
+        )
+        return key
+
+    def _list(self) -> None:
+        self._options.record_hint("dynamic_dims", sorted(self.declared))
 
 
 def read_dimensions(path: str | os.PathLike[str]) -> dict[str, DimInfo]:

@@ -12,11 +12,11 @@ _HANDLERS: Final[list[Callable[[], Any]]] = []
 """Exit handlers in the order of registration."""
 
 
-def register(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Register a function that is called when the program ends, in whichever way.
+def atexit_register(func: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Register a function that is called when the program ends, with ``use_abexit`` or not.
 
     Args:
-        function: What to call.
+        func: What to call.
         *args: With what.
         **kwargs: With which keywords.
     """
@@ -27,26 +27,25 @@ def register(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         nonlocal called
         if not called:
             called = True
-            function(*args, **kwargs)
+            func(*args, **kwargs)
 
     _HANDLERS.append(once)
-    # A program that ends without run_and_exit has only Python's own handlers.
+    # A program that ends without use_abexit has only Python's own handlers.
     atexit.register(once)
 
 
-def run_and_exit(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Run a function, then end the process without waiting for anything.
+def use_abexit(func: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Run a program, and end the process when it returns or raises, whatever else goes on.
 
-    The process ends with status 0, the status of a SystemExit, or 1 after any other exception,
-    whose traceback is shown. Handlers of ``register`` run, last one first; those of ``atexit`` and
-    other threads do not.
+    Exit handlers of ``atexit_register`` are called, those of Python's ``atexit`` are not.
 
     Args:
-        function: The program.
+        func: The program.
         *args: With what.
         **kwargs: With which keywords.
     """
-    status = _status(function, *args, **kwargs)
+    # With 0, the status of a SystemExit, or 1 after any other exception, whose traceback is shown.
+    status = _status(func, *args, **kwargs)
     status = run_handlers() or status
     # os._exit writes out nothing that is still buffered.
     for stream in (sys.stdout, sys.stderr):
@@ -55,7 +54,7 @@ def run_and_exit(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Non
 
 
 def run_handlers() -> int:
-    """Call the functions of ``register`` that were not called yet, last one first.
+    """Call the functions of ``atexit_register`` that were not called yet, last one first.
 
     Returns:
         0, or the status with which the last one that raised would end the process.

@@ -21,15 +21,15 @@ class GraphTraces:
         """Names of the outputs of all traces."""
         return {tensor.sn_name for traced in self.traces for tensor in traced.outputs}
 
-    def add(self, graph: SambaGraph, overwrite: bool = False) -> None:
-        """Add a graph to those that are compiled together.
+    def add_graph(self, graph: SambaGraph, overwrite: bool = False) -> None:
+        """Add a graph to those that ``compile_multigraph`` compiles.
 
         Args:
-            graph: The graph of outputs of one trace.
+            graph: A graph of outputs that ``trace_multigraph`` returned.
             overwrite: Take the place of a graph of that name; the new one is the last.
 
         Raises:
-            UsageError: It is no graph, there is one of that name, or it was not traced.
+            UsageError: There is a graph of that name already, or it was not traced.
         """
         if not isinstance(graph, SambaGraph):
             raise UsageError(f"a graph is {type(graph).__name__}; give a samba.graph.FwdGraph")

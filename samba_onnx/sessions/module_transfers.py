@@ -15,16 +15,16 @@ from samba_onnx.sessions.traced import host_buffers, host_parameters
 from samba_onnx.sessions.turns import in_turn
 from samba_onnx.tensor import DEVICE, SambaTensor
 
-Optimizers = Sequence[Optimizer] | Optimizer | None
-
 
 @in_turn
-def fetch_module(model: nn.Module, optimizers: Optimizers = None, inplace: bool = False) -> None:
+def to_cpu(
+    model: nn.Module, optims: Sequence[Optimizer] | None = None, inplace: bool = False
+) -> None:
     """Copy parameters, buffers and optimizer state from the device to the host.
 
     Args:
         model: The module that was traced; tensors that the device does not have are left out.
-        optimizers: Its optimizers.
+        optims: Its optimizers.
         inplace: Write into the memory that the host's tensors have. Otherwise they get new.
 
     Raises:
@@ -33,17 +33,30 @@ def fetch_module(model: nn.Module, optimizers: Optimizers = None, inplace: bool 
     for tensor in _on_device(_tensors(model)):
         tensor.cpu(inplace)
     copied(model)
-    for optimizer in _optimizers(optimizers):
+    for optimizer in _optimizers(optims):
         fetch_state(optimizer, parameter_names(model), inplace)
 
 
+def to_cpu_(model: nn.Module, optims: Sequence[Optimizer] | None = None) -> None:
+    """``to_cpu`` into the memory that the host's tensors have.
+
+    Args:
+        model: The module that was traced.
+        optims: Its optimizers.
+
+    Raises:
+        NoDeviceError: No program is loaded.
+    """
+    to_cpu(model, optims, inplace=True)
+
+
 @in_turn
-def send_module(model: nn.Module, optimizers: Optimizers = None) -> None:
+def to_rdu(model: nn.Module, optims: Sequence[Optimizer] | None = None) -> None:
     """Copy parameters, buffers and optimizer state from the host to the device.
 
     Args:
         model: The module that was traced; tensors that the device does not have are left out.
-        optimizers: Its optimizers.
+        optims: Its optimizers.
 
     Raises:
         NoDeviceError: No program is loaded.
@@ -51,12 +64,12 @@ def send_module(model: nn.Module, optimizers: Optimizers = None) -> None:
     for tensor in _on_device(_tensors(model)):
         tensor.rdu()
     copied(model)
-    for optimizer in _optimizers(optimizers):
+    for optimizer in _optimizers(optims):
         send_state(optimizer, parameter_names(model))
 
 
 @in_turn
-def fetch_buffers(model: nn.Module, inplace: bool = False) -> None:
+def sync_buffers_to_cpu(model: nn.Module, inplace: bool = False) -> None:
     """Copy buffers from the device to the host.
 
     Args:
@@ -72,7 +85,7 @@ def fetch_buffers(model: nn.Module, inplace: bool = False) -> None:
 
 
 @in_turn
-def send_buffers(model: nn.Module) -> None:
+def sync_buffers_to_rdu(model: nn.Module) -> None:
     """Copy buffers from the host to the device.
 
     Args:
@@ -90,7 +103,7 @@ def _tensors(model: nn.Module) -> dict[str, SambaTensor]:
     return {**host_parameters(model), **host_buffers(model)}
 
 
-def _optimizers(optimizers: Optimizers) -> tuple[Optimizer, ...]:
+def _optimizers(optimizers: Sequence[Optimizer] | Optimizer | None) -> tuple[Optimizer, ...]:
     if optimizers is None:
         return ()
     return (optimizers,) if isinstance(optimizers, Optimizer) else tuple(optimizers)

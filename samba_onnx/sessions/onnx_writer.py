@@ -11,7 +11,7 @@ from torch import nn
 
 from samba_onnx.errors import UsageError
 from samba_onnx.importing import OnnxModule, to_onnx
-from samba_onnx.sessions.module_transfers import fetch_module
+from samba_onnx.sessions.module_transfers import to_cpu
 from samba_onnx.sessions.onnx_models import is_onnx, model_source
 from samba_onnx.sessions.onnx_modules import same_model
 from samba_onnx.sessions.traced_state import TracedState
@@ -32,11 +32,27 @@ class OnnxWriter:
 
     @in_turn
     def to_onnx(self, model: Any, path: str | os.PathLike[str] | None = None) -> onnx.ModelProto:
-        """Return an ONNX model with the weights that it has by now; see ``SambaSession.to_onnx``.
+        """Return an ONNX model with the weights that it has by now.
+
+        Weights and buffers of a model that was traced are fetched from the device first, into the
+        host's memory. Everything but their content is as it was in the model: names, interface,
+        nodes, metadata; losses that were built on it are no part of it.
 
         Args:
-            model: A module made of an ONNX model, or the ONNX model that was traced to train.
-            path: Where to write it; nowhere when None.
+            model: What ``samba.from_onnx`` returned, or the ONNX model that was traced with its
+                optimizers, or the path to it.
+            path: Where to write the model, in whole or not at all. Weights go into a file beside
+                it, named with ``.data`` appended, when they did so in the original or take more
+                than 2 GB.
+
+        Returns:
+            The model; with data beside the file it refers to that data, else it holds its weights.
+
+        Raises:
+            UsageError: The module was not made of an ONNX model, or the ONNX model was not traced
+                for training.
+            OutputError: The file cannot be written.
+            ModelError: A weight has another shape than in the model.
         """
         module = model
         if is_onnx(model):
@@ -48,7 +64,7 @@ class OnnxWriter:
                 )
         # The device may have trained them further than the host knows.
         if isinstance(module, OnnxModule) and DEVICE.attached and self._has_traced(module):
-            fetch_module(module, inplace=True)
+            to_cpu(module, inplace=True)
         return to_onnx(module, path)
 
     def _onnx_modules(self) -> Iterator[OnnxModule]:

@@ -202,14 +202,14 @@ class SessionOptions:
         self._hints: dict[str, list[Any]] = {}
         self._roundings: dict[Rounding, bool] = {}
         """What the program that is compiled next is to round at random, or not."""
-        self.pinned_memory = False
-        """Whether SambaLoaders are to use pinned memory; a hint."""
+        self._pinned_memory = False
 
-    def set_up(self, args: BaseModel) -> None:
-        """Take settings in the place of those before.
+    def setup(self, args: BaseModel) -> None:
+        """Set the session up for ``compile``.
 
         Args:
-            args: Settings; what nobody knows is kept.
+            args: Settings, such as ``output_folder``, ``pef_name``, ``arch`` and ``o0``; what the
+                session does not know is kept.
 
         Raises:
             UsageError: It is no pydantic model.
@@ -217,6 +217,44 @@ class SessionOptions:
         if not isinstance(args, BaseModel):
             raise UsageError(f"setup was given {type(args).__name__}; give a pydantic model")
         self._settings = flat_options(args)
+
+    def set_command_line(self, settings: Mapping[str, Any] | Namespace) -> None:
+        """Take what the program was started with; SambaFlow's ``parse_app_args`` calls it.
+
+        Programs parse a PEF's name and folder, and do not always hand them on: ``compile`` takes
+        them from here when neither ``config_dict`` nor ``setup`` has them. So does ``trace_graph``
+        with the path of the PEF, and with ``inference``, which leaves optimizers out where the PEF
+        was compiled for inference.
+
+        Args:
+            settings: In the place of those before; empty to forget them.
+
+        Raises:
+            UsageError: They are no settings.
+        """
+        SessionOptions.command_line = flat_options(settings)
+
+    def use_pinned_memory(self) -> bool:
+        """Whether pinned memory is on."""
+        return self._pinned_memory
+
+    def enable_pinned_memory(self) -> None:
+        """Turn pinned memory on; a hint for SambaLoaders."""
+        self._pinned_memory = True
+
+    def disable_pinned_memory(self) -> None:
+        """Turn pinned memory off."""
+        self._pinned_memory = False
+
+    @staticmethod
+    def use_legacy_names(use: bool) -> None:
+        """Ask for other names: they are always those of the module tree, which is said if need be.
+
+        Args:
+            use: Whether operators are to be named as in old releases.
+        """
+        if use:
+            tell_idle("use_legacy_names")
 
     def with_settings(self, settings: Settings) -> dict[str, Any]:
         """Return the settings that count for one compilation, by name.
@@ -245,15 +283,17 @@ class SessionOptions:
         finally:
             self.current_directives = before
 
-    def record_hint(self, name: str, value: Any) -> None:
-        """Let the PEF that is compiled next list a hint.
+    def record_hint(self, name: str, value: Any = True) -> None:
+        """Let the PEF that is compiled next list a hint to SambaFlow's compiler.
+
+        Hints have no effect on what is computed; ``samba-port inspect`` shows them.
 
         Args:
-            name: What the hint is about; one that is given again with another value is listed with
-                both.
-            value: True for a hint that says no more than its name.
+            name: What the hint is about.
+            value: What it says; what JSON does not have is kept as its text.
         """
-        # A list, searched: values of hints need not be hashable.
+        # A hint that is given again with another value is listed with both. A list, searched: values of
+        # hints need not be hashable.
         values = self._hints.setdefault(name, [])
         if value not in values:
             values.append(value)
@@ -268,15 +308,19 @@ class SessionOptions:
             if value is not None and value is not False and value != ():
                 self.record_hint(name, value)
 
-    def switch_rounding(self, rounding: Rounding, on: bool) -> None:
-        """Let the program that is compiled next round values at random, or to nearest.
+    def switch_rounding(self, rounding: str, on: bool = True) -> None:
+        """Let the program that is compiled next round values to bfloat16 at random, or to nearest.
 
         Args:
-            rounding: Which values.
-            on: Whether at random; settings and arguments of ``compile`` count before it where it is
-                true, and behind it where it is false.
+            rounding: ``steps``, ``gradients``, ``convolution-gradients`` or ``bias-gradients``, as
+                ``stochastic_rounding`` of ``compile`` takes them.
+            on: Whether at random; False counts more than what settings and ``compile`` ask for.
+
+        Raises:
+            UsageError: The name is unknown.
         """
-        self._roundings[rounding] = on
+        (values,) = roundings_of((rounding,))
+        self._roundings[values] = on
 
     def take_roundings(self, stated: frozenset[Rounding]) -> frozenset[Rounding]:
         """Return what one compilation rounds at random, and forget what was switched for it.

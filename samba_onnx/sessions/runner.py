@@ -27,7 +27,7 @@ from samba_onnx.sessions.run_values import fetched_outputs, input_arrays, output
 from samba_onnx.sessions.shortcuts import Shortcut, make_shortcut
 from samba_onnx.sessions.traced import TracedGraph
 from samba_onnx.sessions.traced_state import TracedState
-from samba_onnx.sessions.turns import TURN
+from samba_onnx.sessions.turns import TURN, in_turn
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.inputs import by_name
 
@@ -130,6 +130,11 @@ class Runner:
                 self._make_shortcut(request, inputs, outputs, results)
         self._profiler.end_event(event)
         return results
+
+    @in_turn
+    def reset_random_generator(self) -> None:
+        """Let dropouts draw the masks again that they drew after ``trace_graph``."""
+        self._program.hyperparameters.reset_random()
 
     def _request(
         self,

@@ -8,7 +8,7 @@ import logging
 import os
 import pstats
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -33,15 +33,23 @@ def level() -> str:
 class RuntimeProfile:
     """Profiles what happens between its start and its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, measured: Callable[[], tuple[Profile | None, Iterable[str]]]) -> None:
+        """Begin without a profile.
+
+        Args:
+            measured: Returns what the device measured by then, if there is one, and the names of its graphs.
+        """
+        self._measured = measured
         self._profile: cProfile.Profile | None = None
         self._begin: float | None = None
 
-    def start(self, timer_enabled: bool) -> None:
-        """Begin, if the environment asks for it.
+    def start_runtime_profile(self, timer_enabled: bool = True) -> None:
+        """Begin to profile Python and the device, if ``ENABLE_RUNTIME_PERF`` is set.
+
+        Set it to SUMMARY, or to DETAILED before ``trace_graph`` for the time of every section.
 
         Args:
-            timer_enabled: Whether the end logs the wall time since now.
+            timer_enabled: Measure the wall time, too.
         """
         # A second start would lose what the first one has measured.
         if not level() or self._profile is not None:
@@ -50,13 +58,11 @@ class RuntimeProfile:
         self._profile = cProfile.Profile()
         self._profile.enable()
 
-    def end(self, log_file: str, device: Profile | None, graphs: Iterable[str]) -> None:
-        """End and write what was measured; without a beginning nothing happens.
+    def end_runtime_profile(self, log_file: str = "cprofile_tmp.log") -> None:
+        """Stop profiling, and write what was measured; without a profile nothing happens.
 
         Args:
             log_file: The text to write.
-            device: Times of the device's calls, if there is a device.
-            graphs: Names of the device's graphs.
 
         Raises:
             OutputError: It cannot be written.
@@ -71,6 +77,7 @@ class RuntimeProfile:
             seconds = time.perf_counter() - self._begin
             lines.append(f"wall time {seconds:.6f} s")
             LOGGER.info("%s", lines[0])
+        device, graphs = self._measured()
         lines += [] if device is None else _device_lines(device, graphs)
         text = io.StringIO()
         pstats.Stats(profile, stream=text).sort_stats("cumulative").print_stats(_FUNCTIONS)

@@ -33,22 +33,38 @@ class TensorAccess:
         self._state = state
 
     @in_turn
-    def get_tensors(self, tensors: Sequence[SambaTensor]) -> tuple[SambaTensor, ...]:
-        """Copy the values that tensors have on the device; see ``SambaSession.get_tensors``.
+    def get_tensors(self, samba_tensors: Sequence[SambaTensor]) -> tuple[SambaTensor, ...]:
+        """Copy the values that tensors have on the device.
 
         Args:
-            tensors: One, or several.
+            samba_tensors: Tensors that were traced; they stay as they are.
+
+        Returns:
+            New tensors with these names, in memory of their own.
+
+        Raises:
+            NotTracedError: No graph was traced.
+            InputError: The device has no such tensor.
+            ScheduleError: It has no value now.
         """
         self._program.required_device()
-        listed = [tensors] if isinstance(tensors, SambaTensor) else tensors
+        listed = [samba_tensors] if isinstance(samba_tensors, SambaTensor) else samba_tensors
         return tuple(self._read(one.sn_name, one.sn_region_name) for one in listed)
 
     @in_turn
     def get_tensors_by_name(self, names: Sequence[str]) -> tuple[SambaTensor, ...]:
-        """Copy values from the device; see ``SambaSession.get_tensors_by_name``.
+        """Copy values from the device.
 
         Args:
-            names: One name of a tensor or region, or several.
+            names: Names of tensors or regions.
+
+        Returns:
+            New tensors with these names, in memory of their own.
+
+        Raises:
+            NotTracedError: No graph was traced.
+            InputError: The device has no such tensor.
+            ScheduleError: It has no value now.
         """
         self._program.required_device()
         listed = [names] if isinstance(names, str) else names
@@ -76,13 +92,16 @@ class TensorAccess:
 
     @in_turn
     def update_tensor(self, name: str, tensor: SambaTensor | None) -> None:
-        """Replace the host side of a traced tensor; see ``SambaSession.update_tensor``.
+        """Replace the host side of a traced tensor, or forget it; ``to_device`` sends it.
 
         Args:
             name: Its name.
             tensor: The new values; None forgets the tensor.
+
+        Raises:
+            InputError: No such tensor was traced, or shape or dtype differ.
         """
-        old = self._state.tensor(name)
+        old = self._state.get_samba_tensor_by_name(name)
         if tensor is None:
             self._state.forget(name)
             return
@@ -107,7 +126,13 @@ class TensorAccess:
 
     @in_turn
     def to_device(self) -> None:
-        """Send every traced tensor that has values on the host; see ``SambaSession.to_device``."""
+        """Send every traced tensor that has values on the host to the device.
+
+        Values that were not made yet are made, one by one, and dropped again.
+
+        Raises:
+            NotTracedError: No graph was traced.
+        """
         self._program.required_device()
         for tensor in self._state:
             if DEVICE.has(tensor.sn_region_name) and (

@@ -101,8 +101,15 @@ class TracedState:
             yield from tuple(group.values())
         yield from tuple(self.optimizer_states.values())
 
-    def tensor(self, name: str) -> SambaTensor:
-        """Return a traced tensor.
+    def all_but_optimizer_states(self) -> tuple[SambaTensor, ...]:
+        """Return every traced tensor but the states of optimizers, which are in ``optim_dict``.
+
+        Programs send those that have data themselves, after tracing with ``transfer_device=False``.
+        """
+        return tuple(tensor for group in self.tensors.values() for tensor in group.values())
+
+    def get_samba_tensor_by_name(self, name: str) -> SambaTensor:
+        """Return a traced tensor; nothing is copied.
 
         Args:
             name: Its name.
@@ -131,22 +138,22 @@ class TracedState:
         more = ", ..." if len(known) > _MOST_LISTED else ""
         return (", ".join(map(repr, known[:_MOST_LISTED])) + more) or "none"
 
-    def add(self, tensor: SambaTensor, name: str) -> None:
+    def add_aux_tensor(self, tensor: SambaTensor, name: str) -> None:
         """Keep a tensor by name, beside those that are traced.
 
         Args:
-            tensor: A tensor that a trace need not know.
-            name: The name to keep it by.
+            tensor: Any.
+            name: Its name.
 
         Raises:
             UsageError: The name is taken.
         """
-        if not self.is_free(name):
+        if not self.is_valid_aux_tensor_name(name):
             raise UsageError(f"there is a tensor {name!r} already; give this one another name")
         self._added[name] = tensor
 
-    def is_free(self, name: str) -> bool:
-        """Return whether no tensor, traced or added, has a name that is not empty.
+    def is_valid_aux_tensor_name(self, name: str) -> bool:
+        """Whether ``add_aux_tensor`` may be given a name.
 
         Args:
             name: Any text.

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from samba_onnx.compiling.torch.built_in import built_in, changed
-from samba_onnx.compiling.torch.session_records import GraphRecord, read_records, stored_fingerprint
+from samba_onnx.compiling.torch.session_records import GraphRecord, read_records
 from samba_onnx.compiling.torch.torch_programs import (
     Training,
     forward_program,
@@ -31,7 +30,6 @@ from samba_onnx.facts.names import in_a_list
 from samba_onnx.facts.precisions import stored_precision
 from samba_onnx.optim import from_json, state_materializers
 from samba_onnx.pef import Pef
-from samba_onnx.program.fingerprint import difference
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.sessions.arguments import MAPPINGS
 from samba_onnx.sessions.data_parallel import DataParallel, checked_mode
@@ -41,6 +39,7 @@ from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, model_source, onnx_fingerprint
 from samba_onnx.sessions.onnx_modules import Losses, trained_module
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps, check_records, send_state
+from samba_onnx.sessions.options import SessionOptions
 from samba_onnx.sessions.profiler import SET_TENSORS, Profiler
 from samba_onnx.sessions.spatial import (
     checked_mapping,
@@ -49,13 +48,13 @@ from samba_onnx.sessions.spatial import (
     with_all_mini_batches,
 )
 from samba_onnx.sessions.store import compiled_values, places
+from samba_onnx.sessions.trace_checks import changed_settings, check_same, trace_of
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph, empty_output, traced_graph
 from samba_onnx.sessions.traced_state import TracedState
-from samba_onnx.sessions.turns import in_turn
+from samba_onnx.sessions.turns import TURN, in_turn
 from samba_onnx.tensor import DEVICE, SambaTensor
 from samba_onnx.tensor.arrays import to_array
-from samba_onnx.version import __version__
 
 
 class Tracer:
@@ -87,7 +86,6 @@ class Tracer:
         self._traces = traces
         self._profiler = profiler
 
-    @in_turn
     def trace(
         self,
         model: Any,
@@ -102,40 +100,34 @@ class Tracer:
         transfer_device: bool = True,
         weights: Collection[str] | None = None,
         losses: Losses = None,
-        inference: bool = False,
+        distributed: bool = False,
     ) -> tuple[SambaTensor, ...]:
         """Prepare a model to run; see ``samba.utils.trace_graph``.
 
-        With ``inference``, optimizers are left out where the PEF was compiled without a backward
-        half; without it, they are refused there.
+        With ``distributed``, or for a program that was launched with ``--data-parallel``, all
+        processes of the group begin with what process 0 transfers.
         """
-        checked_mapping(mapping)
-        self._parallel.traced_mode = checked_mode(data_parallel_mode)
-        if pef:
-            self.load(pef)
-        record = self._record(mapping)
-        listed = _trained_by(record, optimizers, self._program.required_pef(), inference)
-        recorded = None if record is None else record.onnx
-        module = trained_module(model, listed, weights, losses, recorded)
-        traced, steps = self._checked_trace(model, module, inputs, listed, record)
-        self._program.open_device(steps)
-        self._state.adopt(traced, self._program.manifest)
-        for optimizer in listed if steps is not None else ():
-            watch_steps(optimizer)
-            self._state.promise(state_materializers(optimizer, parameter_names(module)))
-        if transfer_device:
-            self._transfer(traced)
-            for optimizer in listed:
-                send_state(optimizer, parameter_names(module))
-        elif steps is not None:
-            # Whoever sends the states sends those of the host.
-            steps.resume()
-        if init_output_grads:
-            indices = _flat(loss_indices)
-            self.set_output_grads(
-                [one for i, one in enumerate(traced.outputs) if indices is None or i in indices]
-            )
-        traced.hand_over(self._program.manifest)
+        with TURN.mutex:
+            checked_mapping(mapping)
+            self._parallel.traced_mode = checked_mode(data_parallel_mode)
+            line = SessionOptions.command_line
+            if pef := pef or ("" if self._program.pef else str(line.get("pef") or "")):
+                self.load(pef)
+            record = self._record(mapping)
+            listed = _trained_by(record, optimizers, self._program.required_pef())
+            recorded = None if record is None else record.onnx
+            module = trained_module(model, listed, weights, losses, recorded)
+            traced, steps = self._checked_trace(model, module, inputs, listed, record)
+            self._fill_device(traced, steps, listed, module, transfer=transfer_device)
+            if init_output_grads:
+                indices = _flat(loss_indices)
+                self.set_output_grads(
+                    [one for i, one in enumerate(traced.outputs) if indices is None or i in indices]
+                )
+            traced.hand_over(self._program.manifest)
+        # In a turn of its own: replicas that wait for each other keep other threads out no longer than they must.
+        if transfer_device and (distributed or line.get("data_parallel")):
+            self._parallel.join_traced()
         return traced.outputs
 
     @in_turn
@@ -153,7 +145,7 @@ class Tracer:
         return pef
 
     @in_turn
-    def trace_graph_of_several(
+    def trace_multigraph(
         self,
         model: nn.Module,
         inputs: Any,
@@ -180,12 +172,19 @@ class Tracer:
         return traced.outputs
 
     @in_turn
-    def load_graphs(self, pef: str | os.PathLike[str], transfer_device: bool = True) -> None:
-        """Load the PEF of several graphs; see ``SambaSession.init_multigraph_runtime``.
+    def init_multigraph_runtime(
+        self, pef: str | os.PathLike[str], transfer_device: bool = True
+    ) -> None:
+        """Load the PEF of several graphs, which were traced before.
 
         Args:
             pef: Path of the PEF.
-            transfer_device: Send what the traced graphs have on the host to the device.
+            transfer_device: Send parameters, buffers and inputs of the traced graphs to the device.
+
+        Raises:
+            GraphMismatchError: A graph of the PEF was not traced.
+            PefError: The PEF cannot be used.
+            OutOfDeviceMemoryError: Its tensors do not fit into the device's memory.
         """
         opened = self.load(pef)
         records = read_records(opened)
@@ -194,7 +193,7 @@ class Tracer:
         left = list(self._traces.traces)
         matched = []
         for name, record in records.items():
-            traced = _match(name, record, left, str(opened.path))
+            traced = trace_of(name, record, left, str(opened.path))
             left.remove(traced)
             traced.name, traced.program = name, None
             matched.append(traced)
@@ -260,8 +259,9 @@ class Tracer:
         else:
             traced, steps = self._trace_module(module, named, optimizers, record)
         source = model_source(model) if is_onnx(model) else type(module).__name__
-        settings = _changed(record, module, named)
-        _check_same(record, traced, source, self._program.required_pef(), settings)
+        if record is not None:
+            changed = changed_settings(record, module, named)
+            check_same(record, traced, source, self._program.required_pef(), changed)
         traced = with_all_mini_batches(traced, given, graph, manifest)
         traced.name, traced.program = self._program.graph(None).name, None
         return traced, steps
@@ -307,6 +307,29 @@ class Tracer:
             symbols={tensor.sn_name: name for name, tensor in symbols.items()},
         )
 
+    def _fill_device(
+        self,
+        traced: TracedGraph,
+        steps: OptimizerSteps | None,
+        optimizers: Sequence[Optimizer],
+        module: Any,
+        *,
+        transfer: bool,
+    ) -> None:
+        """Open the device, take in what it has, and send it the values of the host if they are to be."""
+        self._program.open_device(steps)
+        self._state.adopt(traced, self._program.manifest)
+        for optimizer in optimizers if steps is not None else ():
+            watch_steps(optimizer)
+            self._state.promise(state_materializers(optimizer, parameter_names(module)))
+        if transfer:
+            self._transfer(traced)
+            for optimizer in optimizers:
+                send_state(optimizer, parameter_names(module))
+        elif steps is not None:
+            # Whoever sends the states sends those of the host.
+            steps.resume()
+
     def _transfer(self, traced: TracedGraph, sent: Collection[str] = ()) -> None:
         """Send a graph's parameters, buffers and inputs; lazy values are made one by one."""
         device = self._program.required_device()
@@ -333,61 +356,18 @@ def _trained_by(
     record: GraphRecord | None,
     optimizers: Optimizer | Sequence[Optimizer] | None,
     pef: Pef,
-    inference: bool,
 ) -> list[Optimizer]:
     """Return the optimizers of a run; a PEF that only runs forward would train nothing by them."""
     listed = optimizer_list(optimizers)
     if not listed or (record is not None and record.training):
         return listed
-    if inference:
+    if SessionOptions.command_line.get("inference"):
         return []
     kinds = ", ".join(type(optimizer).__name__ for optimizer in listed)
     raise UsageError(
         f"{pef.path} was compiled for inference and has no backward pass, but trace_graph was "
         f"given {kinds}: to train, compile with samba.session.compile(model, inputs, optimizer) "
         "and trace that PEF; to run forward, leave the optimizer out"
-    )
-
-
-def _changed(record: GraphRecord | None, module: Any, inputs: Any) -> str:
-    """Say what of a module's settings is not as it was compiled; empty for an ONNX model."""
-    if record is None or not isinstance(module, nn.Module):
-        return ""
-    return changed(record.built_in, built_in(module, inputs))
-
-
-def _check_same(
-    record: GraphRecord | None, traced: TracedGraph, source: str, pef: Pef, settings: str
-) -> None:
-    if record is None:
-        return
-    clause = difference(stored_fingerprint(record), traced.fingerprint)
-    if clause and settings:
-        raise GraphMismatchError(
-            f"{pef.path} was compiled from another {source}: {settings}. The first difference: {clause}"
-        )
-    if clause:
-        made_by = pef.manifest.producer.version
-        other = "" if made_by == __version__ else f" (samba-onnx {made_by} wrote it)"
-        raise GraphMismatchError(
-            f"{pef.path}{other} was compiled from another model than this {source}: {clause}. "
-            "Give the PEF of this model, or compile it again"
-        )
-
-
-def _match(name: str, record: GraphRecord, left: Sequence[TracedGraph], path: str) -> TracedGraph:
-    """The trace that a graph of a PEF was compiled from."""
-    compiled = stored_fingerprint(record)
-    clauses = []
-    for traced in left:
-        clause = difference(compiled, traced.fingerprint)
-        if not clause:
-            return traced
-        clauses.append(clause)
-    why = f": {clauses[0]}" if clauses else ""
-    raise GraphMismatchError(
-        f"graph {name!r} of {path} is none of those that were traced{why}. Trace all graphs with "
-        "samba.utils.trace_multigraph, as when they were compiled"
     )
 
 

@@ -219,16 +219,15 @@ def test_a_compiler_needs_no_session(tmp_path: Path) -> None:
             seen.append(mode.tracing)
             return super().forward(value)
 
-    options.set_up(Arguments(output_folder=str(tmp_path / "set_up"), arch="sn40"))
+    options.setup(Arguments(output_folder=str(tmp_path / "set_up"), arch="sn40"))
     value = samba.ones(3, name="value")
-    path = compiler.compile(Watched(), (value,), None, Destination(metadata=({"by": "me"},)))
+    path = compiler.compile(Watched(), (value,), pef_metadata={"by": "me"})
     assert Path(path) == tmp_path / "set_up" / "watched" / "watched.pef"
     assert (manifest(path).target.name, manifest(path).metadata["by"]) == ("sn40l", "me")
     assert seen[0] is True
     assert mode.tracing is False
-    path = compiler.compile(
-        Doubled(), (value,), None, Destination({"arch": "sn30"}, output=tmp_path / "other.pef")
-    )
+    output = tmp_path / "other.pef"
+    path = compiler.compile(Doubled(), (value,), config_dict={"arch": "sn30"}, output=output)
     assert (Path(path).name, manifest(path).target.name) == ("other.pef", "sn30")
     with pytest.raises(UsageError, match="no graphs to compile"):
-        compiler.compile_graphs(Destination())
+        compiler.compile_multigraph()

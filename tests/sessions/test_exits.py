@@ -29,8 +29,8 @@ def main(how):
         raise SystemExit("leaving")
 
 atexit.register(print, "bypassed", flush=True)
-exits.register(handler, "first")
-exits.register(handler, name="second")
+exits.atexit_register(handler, "first")
+exits.atexit_register(handler, name="second")
 {call}
 print("after", flush=True)
 """
@@ -50,7 +50,7 @@ def run(call: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_the_process_ends_and_own_handlers_run(how: str, status: int, message: str) -> None:
-    done = run(f"exits.run_and_exit(main, how={how!r})")
+    done = run(f"exits.use_abexit(main, how={how!r})")
     assert done.returncode == status
     assert done.stdout.splitlines() == [f"main {how}", "handler second", "handler first"]
     assert message in done.stderr

@@ -16,22 +16,22 @@ def test_graphs_are_added_by_their_outputs(parts: Parts, compiled: Compiled) -> 
     with pytest.raises(UsageError, match="no graphs to compile"):
         traces.added()
     first, second = (
-        parts.tracer.trace_graph_of_several(compiled.model, compiled.inputs) for _ in range(2)
+        parts.tracer.trace_multigraph(compiled.model, compiled.inputs) for _ in range(2)
     )
-    traces.add(FwdGraph(compiled.inputs, first, name="one"))
-    traces.add(FwdGraph(compiled.inputs, second[:1], name="two"))
+    traces.add_graph(FwdGraph(compiled.inputs, first, name="one"))
+    traces.add_graph(FwdGraph(compiled.inputs, second[:1], name="two"))
     assert [(traced.name, traced.outputs) for traced in traces.added()] == [
         ("one", first),
         ("two", second),
     ]
     with pytest.raises(UsageError, match="there is a graph 'one' already"):
-        traces.add(FwdGraph(compiled.inputs, second, name="one"))
-    traces.add(FwdGraph(compiled.inputs, first, name="one"), overwrite=True)
+        traces.add_graph(FwdGraph(compiled.inputs, second, name="one"))
+    traces.add_graph(FwdGraph(compiled.inputs, first, name="one"), overwrite=True)
     assert [traced.name for traced in traces.added()] == ["two", "one"]
     with pytest.raises(UsageError, match="not those of one trace"):
-        traces.add(FwdGraph(compiled.inputs, (first[0], second[1]), name="mixed"))
+        traces.add_graph(FwdGraph(compiled.inputs, (first[0], second[1]), name="mixed"))
 
 
 def test_only_graphs_are_added() -> None:
     with pytest.raises(UsageError, match="a graph is SambaTensor; give a"):
-        GraphTraces().add(samba.ones(1))  # type: ignore[arg-type]
+        GraphTraces().add_graph(samba.ones(1))  # type: ignore[arg-type]

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 import samba_onnx as samba
-from samba_onnx.pef import load_pef
-from samba_onnx.pef.manifest import Manifest
 from samba_onnx.sessions.hyperparameters import RATE, SEED
-from samba_onnx.sessions.program_names import (
-    argin_names,
-    argin_names_ending,
-    section_ids,
-    section_types,
-    weight_names,
-)
+from samba_onnx.sessions.loaded import LoadedProgram
+from samba_onnx.sessions.profiler import Profiler
+from samba_onnx.sessions.program_names import ProgramNames
 
 
 class Dropping(torch.nn.Module):
@@ -31,26 +26,31 @@ class Dropping(torch.nn.Module):
 
 
 @pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedProgram]:
     model = Dropping().train()
     samba.from_torch_model_(model)
     optimizer = samba.optim.SGD(model.parameters(), lr=0.1)
     path: Path = tmp_path_factory.mktemp("names") / "dropping.pef"
     inputs = (samba.ones(2, 4, name="x"),)
     samba.session.compile(model, inputs, optimizer, output=path, check=False)
-    with load_pef(path) as pef:
-        return pef.manifest
+    program = LoadedProgram(Profiler())
+    program.load(path)
+    yield program
+    program.close()
 
 
-def test_names(manifest: Manifest) -> None:
+def test_names(program: LoadedProgram) -> None:
+    program_names, manifest = ProgramNames(program), program.manifest
     # Its update is a weight, too, under another name.
-    assert weight_names(manifest) == ["dropping__layer__weight", "dropping__layer__bias"]
-    names = argin_names(manifest)
+    assert program_names.get_weight_names() == ["dropping__layer__weight", "dropping__layer__bias"]
+    names = program_names.get_argin_names()
     assert {"lr", "momentum", "weight_decay"} <= set(names)
     assert not any("__lr" in name for name in names), "derived by the session"
-    (rate,), (seed,) = (argin_names_ending(manifest, ending) for ending in (RATE, SEED))
+    (rate,) = program_names.get_dropout_rate_argin_names()
+    (seed,) = program_names.get_dropout_seed_argin_names()
+    assert (rate.endswith(RATE), seed.endswith(SEED)) == (True, True)
     assert {rate, seed} <= set(names)
-    assert section_types(manifest) == {"FWD", "BCKWD", "OPT"}
-    ids = section_ids(manifest)
+    assert program_names.get_section_types() == {"FWD", "BCKWD", "OPT"}
+    ids = program_names.get_section_ids()
     assert sorted(ids) == sorted(manifest.stages())
     assert ids == [call.stage for call in manifest.graphs[0].calls]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -12,35 +10,53 @@ import pytest
 import samba_onnx as samba
 from samba_onnx.errors import NotTracedError, PefError
 from samba_onnx.sessions import SESSION, SambaSession
-from samba_onnx.sessions.calls.parts import SessionParts
+from samba_onnx.sessions import session as session_file
 from tests.sessions.conftest import Compiled
 
-CLASSES = (SambaSession, *SambaSession.__bases__, SessionParts)
+CALLS = {
+    name: getattr(SambaSession, name)
+    for name, value in vars(SambaSession).items()
+    if hasattr(value, "__wrapped__")
+    and getattr(SambaSession, name).__module__ != session_file.__name__
+}
+"""The calls that stand on parts, or are functions; not what the class does itself."""
 
 
-def methods_of(class_: type) -> list[ast.FunctionDef]:
-    (node,) = ast.parse(textwrap.dedent(inspect.getsource(class_))).body
-    assert isinstance(node, ast.ClassDef)
-    return [each for each in node.body if isinstance(each, ast.FunctionDef)]
+def test_every_call_is_of_the_part_that_it_names() -> None:
+    assert len(CALLS) > 45
+    session = SambaSession()
+    for name, call in CALLS.items():
+        named = inspect.getclosurevars(call).nonlocals
+        if place := named.get("of"):
+            owner = type(vars(session)[place])
+            assert named["method"] is inspect.getattr_static(owner, named["method"].__name__), name
 
 
-def test_the_class_is_all_calls_by_subject_each_once() -> None:
-    assert SambaSession.__mro__ == (*CLASSES, object)
-    folder = Path(inspect.getfile(SessionParts)).parent
-    files = {Path(inspect.getfile(class_)) for class_ in CLASSES[1:]}
-    assert files == set(folder.glob("*.py")) - {folder / "__init__.py"}
-    names = [{each.name for each in methods_of(class_)} for class_ in CLASSES]
-    assert sum(map(len, names)) == len(set().union(*names)) > 50
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_has_the_signature_and_the_documentation_of_its_part(name: str) -> None:
+    call = CALLS[name]
+    part = inspect.unwrap(getattr(call, "__func__", call))
+    assert inspect.getdoc(call) == inspect.getdoc(part)
+    assert name.startswith("_") or call.__name__ == part.__name__ == name
+    parameters = list(inspect.signature(getattr(SESSION, name)).parameters.values())
+    own = list(inspect.signature(part).parameters.values())
+    assert parameters == own[len(own) - len(parameters) :]
+    assert [each.name for each in own[: len(own) - len(parameters)]] in ([], ["self"])
 
 
-@pytest.mark.parametrize("class_", CLASSES)
-def test_calls_only_forward(class_: type) -> None:
-    for method in methods_of(class_):
-        assert ast.get_docstring(method) or method.name == "tracing", method.name
-        nodes = [node for statement in method.body for node in ast.walk(statement)]
-        assert not any(isinstance(node, (ast.For, ast.While, ast.Try)) for node in nodes)
-        if method.name != "__init__":
-            assert len(method.body) <= 4, method.name
+def test_a_call_reaches_the_part_of_its_own_session() -> None:
+    one, other = SambaSession(), SambaSession()
+    one.enable_pinned_memory()
+    one.create_dynamic_dim("rows", max=4, min=1)
+    SambaSession.add_aux_tensor(one, samba.ones(1), name="mine")
+    assert (one.use_pinned_memory(), other.use_pinned_memory()) == (True, False)
+    assert (len(one.dynamic_dims), len(other.dynamic_dims)) == (1, 0)
+    assert other.is_valid_aux_tensor_name("mine")
+    assert not one.is_valid_aux_tensor_name("mine")
+    with pytest.raises(
+        TypeError, match=r"switch_rounding\(\) got an unexpected keyword argument 'off'"
+    ):
+        one.switch_rounding("steps", off=True)  # type: ignore[call-arg]
 
 
 def test_a_session_may_begin_with_a_pef(compiled: Compiled, tmp_path: Path) -> None:

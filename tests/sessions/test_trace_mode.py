@@ -11,9 +11,9 @@ from samba_onnx.tensor.random_values import DrawingOptions
 
 def test_the_mode_is_on_inside_only() -> None:
     mode = TraceMode()
-    assert (mode.tracing, mode.static) == (False, False)
+    assert (mode.tracing, mode.use_static_functional()) == (False, False)
     with mode.on():
-        assert (mode.tracing, mode.static) == (True, True)
+        assert (mode.tracing, mode.use_static_functional()) == (True, True)
         with mode.on():
             assert mode.tracing
         assert mode.tracing
@@ -27,7 +27,7 @@ def test_lazy_parameters_count_as_static() -> None:
     mode = TraceMode()
     LAZY.enable(None, DrawingOptions())
     try:
-        assert mode.static
+        assert mode.use_static_functional()
         assert not mode.tracing
     finally:
         LAZY.disable()

@@ -25,10 +25,10 @@ def test_tensors_are_known_by_group_and_name(parts: Parts, compiled: Compiled) -
         "grads": 0,
     }
     assert len(list(state)) == 8
-    assert state.tensor("shift") is compiled.shift
+    assert state.get_samba_tensor_by_name("shift") is compiled.shift
     assert not state.renamed
     with pytest.raises(InputError, match="'bias' was not traced; traced were 'features', 'shift'"):
-        state.tensor("bias")
+        state.get_samba_tensor_by_name("bias")
     state.forget("shift")
     assert list(state.tensors["inputs"]) == ["features"]
     state.clear()
@@ -39,11 +39,15 @@ def test_tensors_are_known_by_group_and_name(parts: Parts, compiled: Compiled) -
 
 def test_names_of_added_tensors_are_free(parts: Parts, compiled: Compiled) -> None:
     state = traced(parts, compiled)
-    assert [state.is_free(name) for name in ("mask", "features", "")] == [True, False, False]
-    state.add(samba.ones(2), "mask")
-    assert not state.is_free("mask")
+    assert [state.is_valid_aux_tensor_name(name) for name in ("mask", "features", "")] == [
+        True,
+        False,
+        False,
+    ]
+    state.add_aux_tensor(samba.ones(2), "mask")
+    assert not state.is_valid_aux_tensor_name("mask")
     with pytest.raises(UsageError, match="there is a tensor 'mask' already"):
-        state.add(samba.ones(2), "mask")
+        state.add_aux_tensor(samba.ones(2), "mask")
     state.clear()
-    assert not state.is_free("mask")
-    assert state.is_free("features")
+    assert not state.is_valid_aux_tensor_name("mask")
+    assert state.is_valid_aux_tensor_name("features")

@@ -217,18 +217,16 @@ def test_a_tracer_fills_program_and_state(parts: Parts, compiled: Compiled, tmp_
 
 
 def test_a_tracer_keeps_the_traces_of_several_graphs(parts: Parts, compiled: Compiled) -> None:
-    first = parts.tracer.trace_graph_of_several(compiled.model, compiled.inputs)
-    second = parts.tracer.trace_graph_of_several(
-        compiled.model, compiled.inputs, trace_prefix="again"
-    )
+    first = parts.tracer.trace_multigraph(compiled.model, compiled.inputs)
+    second = parts.tracer.trace_multigraph(compiled.model, compiled.inputs, trace_prefix="again")
     assert [traced.outputs for traced in parts.traces.traces] == [first, second]
     assert parts.traces.output_names == {tensor.sn_name for tensor in (*first, *second)}
     assert second[0].sn_name == f"again__{first[0].sn_name}"
-    parts.tracer.load_graphs(compiled.path)
+    parts.tracer.init_multigraph_runtime(compiled.path)
     assert parts.state.graphs["forward"].outputs == first
     parts.traces.traces.clear()
     with pytest.raises(GraphMismatchError, match="none of those that were traced"):
-        parts.tracer.load_graphs(compiled.path)
+        parts.tracer.init_multigraph_runtime(compiled.path)
 
 
 def test_a_traced_model_is_saved_whole(session: SambaSession, tmp_path: Path) -> None:

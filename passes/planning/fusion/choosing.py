@@ -51,21 +51,21 @@ def chosen_rules(target: Target, level: str, options: FusionOptions) -> FusionRu
             )
             raise UsageError(f"{what} stated for level {level}: they count at level {FUSING}")
         return NO_RULES
-    own = NO_RULES if options.file is None else read_rules(options.file)
+    stated = NO_RULES if options.file is None else read_rules(options.file)
     # A file alone takes the place of the target's rules: whoever wants both says so.
     with_defaults = options.file is None if options.defaults is None else options.defaults
     if not with_defaults or target.fusion_rules is None:
-        return own
+        return stated
     default = _of_target(target.fusion_rules)
-    names = {rule.name for rule in own.rules}
+    names = {rule.name for rule in stated.rules}
     replaced = [rule.name for rule in default.rules if rule.name in names]
     notes = [
         f"rule {printable(name)!r} of the file takes the place of the target's" for name in replaced
     ]
-    rules = [*own.rules, *(rule for rule in default.rules if rule.name not in names)]
+    rules = [*stated.rules, *(rule for rule in default.rules if rule.name not in names)]
     # A stable sort: of equal priorities the user's, which stand first, stay first.
     rules.sort(key=lambda rule: -rule.priority)
-    return FusionRules(tuple(rules), (*own.notes, *default.notes, *notes))
+    return FusionRules(tuple(rules), (*stated.notes, *default.notes, *notes))
 
 
 def _of_target(path: Path) -> FusionRules:

@@ -148,5 +148,5 @@ class _Fusion:
                 )
             else:
                 # All of a run at once: an operator of torch may be several neighbours that no rule joined.
-                left = [nodes[p] for block in run for p in block]
-                yield from (Piece(own) for own in by_operator(left))
+                unmatched = [nodes[p] for block in run for p in block]
+                yield from (Piece(operator) for operator in by_operator(unmatched))

@@ -193,8 +193,8 @@ class _Search:
         """Return whether what feeds each other in the pattern does so in the graph, as far as is known."""
         before, after = self._around(name, upwards=True), self._around(name, upwards=False)
         if unit is None:
-            return all(self._feeds(one, other) for one in before for other in after)
-        return all(self._feeds(one, unit) for one in before) and all(
+            return all(self._feeds(parent, other) for parent in before for other in after)
+        return all(self._feeds(parent, unit) for parent in before) and all(
             self._feeds(unit, other) for other in after
         )
 

@@ -191,11 +191,11 @@ def _check_operator(operator: str, rule: str, entry: str) -> bool:
     # Nobody has a list of the operators of other domains: any of them may be in a graph.
     if "::" in operator:
         return False
-    known = names.known()
-    if operator not in known:
+    operators = names.known()
+    if operator not in operators:
         raise _RuleError(
             f"{printable(operator)!r} is no operator of PyTorch or ONNX that the compiler knows"
-            f"{_closest(operator, known)}",
+            f"{_closest(operator, operators)}",
             f"rule {rule}", "pattern", entry, "op_type",
         )  # fmt: skip
     return names.matches_nothing(operator)
@@ -265,9 +265,9 @@ def _refused(rule: str, content: Mapping[Any, Any], error: ValidationError) -> _
     return _RuleError(f"is {_kind(first['input'])}; expected {_EXPECTED[key]}", *place)
 
 
-def _closest(name: str, known: Collection[str]) -> str:
+def _closest(name: str, names: Collection[str]) -> str:
     """Return what may have been meant, as the end of a sentence."""
-    folded = {each.lower(): each for each in sorted(known)}
+    folded = {each.lower(): each for each in sorted(names)}
     close = difflib.get_close_matches(name.lower(), folded, 1)
     return f"; did you mean {folded[close[0]]!r}?" if close else ""
 

@@ -64,7 +64,11 @@ class Units:
         *_, last = form.entries
         for found in embeddings(form, self.flow, nodes, StepBudget()):
             final = found[last]
-            unit = tuple(sorted(position for one in found.values() if one for position in one))
+            unit = tuple(
+                sorted(
+                    position for positions in found.values() if positions for position in positions
+                )
+            )
             # Where others read an inner value, this is more than the one operator that the form stands for.
             if final and self._is_closed(unit, final[0]):
                 yield unit

@@ -56,14 +56,17 @@ def check_pattern(
     first, *others = networkx.weakly_connected_components(graph)
     if others:
         # Named in the order of the file, which sets do not have.
-        apart, known = min(others[0], key=list(entries).index), min(first, key=list(entries).index)
-        raise PatternError(
-            f"{apart!r} is not connected with {known!r}: operators of a section feed each other, by child"
+        apart, connected = (
+            min(others[0], key=list(entries).index),
+            min(first, key=list(entries).index),
         )
-    chosen = {other for others in options.values() for other in others}
+        raise PatternError(
+            f"{apart!r} is not connected with {connected!r}: operators of a section feed each other, by child"
+        )
+    choices = {other for others in options.values() for other in others}
     if not any(e.required and e.included for n, e in entries.items() if n not in options):
         raise PatternError("no operator has to be in the section: leave required or included out")
-    for name in chosen:
+    for name in choices:
         if not entries[name].required:
             raise PatternError("an option of match_first_option is required", name, "required")
 
@@ -112,12 +115,12 @@ def variants(
 
 def _variant(
     entries: Mapping[str, PatternEntry],
-    chosen: Mapping[str, str],
+    choices: Mapping[str, str],
     options: Mapping[str, Sequence[str]],
 ) -> Pattern:
-    gone = {other for name, others in options.items() for other in others if other != chosen[name]}
+    gone = {other for name, others in options.items() for other in others if other != choices[name]}
     # What one entry does not choose may be the choice of another.
-    gone -= set(chosen.values())
+    gone -= set(choices.values())
     parents = Pattern(entries).parents
     pending = list(gone)
     while pending:  # what only an option feeds goes with it
@@ -128,8 +131,8 @@ def _variant(
 
     def meant(name: str) -> str:
         # An option may stand for options itself.
-        while name in chosen:
-            name = chosen[name]
+        while name in choices:
+            name = choices[name]
         return name
 
     return Pattern(
@@ -141,6 +144,6 @@ def _variant(
                 entry.included,
             )
             for name, entry in entries.items()
-            if name not in gone and name not in chosen
+            if name not in gone and name not in choices
         }
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import onnx_ir as ir
@@ -22,14 +21,6 @@ from samba_onnx.program.intervals import Interval
 
 _MOST: Final = 1 << 21
 """The largest quotient: four roundings of at most 2^-24 each, as of a reciprocal, make it wrong by one half."""
-
-
-@dataclass(frozen=True)
-class _Division:
-    """A quotient that is rounded down, and what remains: the sign of the divisor, which is positive."""
-
-    quotient: ir.Value
-    rest: ir.Value
 
 
 @legalises(
@@ -64,13 +55,13 @@ def quotient(draft: Draft) -> ir.Value:
         above = above.negated()
     # Always rounded down first, since Floor is what the target has; ONNX rounds integers' quotients
     # to zero.
-    floored = _floored(draft, number, divisor)
+    floor, rest = _floored(draft, number, divisor)
     is_cut = draft.node.op_type == "Div" or draft.integer("fmod") != 0
     if is_cut and above.low < 0:
-        floored = _cut(draft, number, divisor, floored)
+        floor, rest = _cut(draft, number, divisor, floor, rest)
     if draft.node.op_type == "Div":
-        return floored.quotient
-    return draft.op("Neg", floored.rest) if below.high < 0 else floored.rest
+        return floor
+    return draft.op("Neg", rest) if below.high < 0 else rest
 
 
 def _refuse_large(value: ir.Value, interval: Interval, limit: float) -> None:
@@ -80,8 +71,8 @@ def _refuse_large(value: ir.Value, interval: Interval, limit: float) -> None:
         raise CannotExpandError(f"its operand {value.name!r} may be {what}")
 
 
-def _floored(draft: Draft, number: ir.Value, divisor: ir.Value) -> _Division:
-    """Write a quotient that is rounded down, and its rest from 0 to the divisor."""
+def _floored(draft: Draft, number: ir.Value, divisor: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Write a quotient that is rounded down, and its rest from 0 to the divisor; return both."""
     dtype = draft.dtype(draft.operand(0))
     operands = [draft.op("Cast", value, to=ir.DataType.FLOAT) for value in (number, divisor)]
     # near is at most one off, so that one step by the rest, which is exact, puts it right.
@@ -92,20 +83,22 @@ def _floored(draft: Draft, number: ir.Value, divisor: ir.Value) -> _Division:
     down = draft.op("Cast", draft.op("Less", rest, zero), to=dtype)
     step = draft.op("Sub", up, down)
     exact = draft.op("Add", near, step)
-    return _Division(exact, draft.op("Sub", rest, draft.op("Mul", step, divisor)))
+    return exact, draft.op("Sub", rest, draft.op("Mul", step, divisor))
 
 
-def _cut(draft: Draft, number: ir.Value, divisor: ir.Value, floored: _Division) -> _Division:
-    """Write a quotient that is rounded towards zero: one more of a negative number, if something remains."""
+def _cut(
+    draft: Draft, number: ir.Value, divisor: ir.Value, floor: ir.Value, rest: ir.Value
+) -> tuple[ir.Value, ir.Value]:
+    """Write a quotient that is rounded towards zero, one more of a negative number if something remains, and its rest."""
     # Rounding down is rounding to zero for positive numbers, and without a rest.
     zero = draft.scalar(0, draft.operand(0))
     dtype = draft.dtype(draft.operand(0))
     remains: Sequence[ir.Value] = (
         draft.op("Less", number, zero),
-        draft.op("Greater", floored.rest, zero),
+        draft.op("Greater", rest, zero),
     )
     step = draft.op("Cast", draft.op("And", *remains), to=dtype)
-    return _Division(
-        draft.op("Add", floored.quotient, step),
-        draft.op("Sub", floored.rest, draft.op("Mul", step, divisor)),
+    return (
+        draft.op("Add", floor, step),
+        draft.op("Sub", rest, draft.op("Mul", step, divisor)),
     )

@@ -279,18 +279,11 @@ def _initial(own: _Direction, position: int, batch: int, batch_first: bool) -> i
     return draft.op("Gather", whole, number, axis=1 if batch_first else 0)
 
 
-@dataclass(frozen=True)
-class _Masks:
-    """Which steps are part of which sequence of a batch."""
+def _masks(draft: Draft, steps: int) -> tuple[ir.Value, ir.Value] | None:
+    """Return whether a step is within a sequence, of shape (steps, batch, 1), and whether a sequence has any step.
 
-    inside: ir.Value
-    """Whether a step is within a sequence, of shape (steps, batch, 1)."""
-    filled: ir.Value
-    """Whether a sequence has any step, of shape (batch, 1)."""
-
-
-def _masks(draft: Draft, steps: int) -> _Masks | None:
-    """Return which steps are part of which sequence; None where all sequences have the full length."""
+    None where all sequences have the full length.
+    """
     lengths = draft.optional(4)
     if lengths is None:
         return None
@@ -298,7 +291,7 @@ def _masks(draft: Draft, steps: int) -> _Masks | None:
     # int32, the type of lengths.
     numbers = draft.constant(np.arange(steps, dtype=np.int32).reshape(steps, 1, 1))
     first = draft.constant(np.array(0, np.int32))
-    return _Masks(draft.op("Greater", column, numbers), draft.op("Greater", column, first))
+    return draft.op("Greater", column, numbers), draft.op("Greater", column, first)
 
 
 def _scanned(
@@ -306,7 +299,7 @@ def _scanned(
     contribution: ir.Value,
     step: Step,
     first: Sequence[ir.Value],
-    masks: _Masks | None,
+    masks: tuple[ir.Value, ir.Value] | None,
     backwards: int,
 ) -> tuple[ir.Value | None, States]:
     """Write the steps of one direction.
@@ -316,7 +309,7 @@ def _scanned(
         contribution: What the input contributes in all steps, of shape (steps, batch, gates * hidden).
         step: Writes one step.
         first: The states before the first step.
-        masks: Which steps are part of which sequence; None where all are.
+        masks: Which steps are part of which sequence, and which sequences have any; None where all are.
         backwards: 1 for a direction that begins with the last element of the sequence.
 
     Returns:
@@ -337,7 +330,7 @@ def _scanned(
         ]
         return [*kept, *(draft.op("Where", read[1], value, zero) for value in shown)]
 
-    slices = [contribution] if masks is None else [contribution, masks.inside]
+    slices = [contribution] if masks is None else [contribution, masks[0]]
     # A reversed direction reads its slices, and writes its results, from the last step on: that
     # needs no Gather.
     way = {"scan_input_directions": [backwards] * len(slices)}
@@ -346,7 +339,7 @@ def _scanned(
     results = draft.repeated(body, first, slices, **(way if backwards else {}))
     states = results[: len(first)]
     if masks is not None:  # onnxruntime states zeros, whatever an empty sequence begins with
-        states = [draft.op("Where", masks.filled, state, zero) for state in states]
+        states = [draft.op("Where", masks[1], state, zero) for state in states]
     return (results[-1] if is_shown else None), tuple(states)
 
 

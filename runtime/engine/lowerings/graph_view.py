@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from samba_onnx.facts.domains import is_default
-from samba_onnx.runtime.engine.lowerings.nodes import declared_shapes
+from samba_onnx.runtime.engine.lowerings.nodes import Nodes, all_nodes, declared_shapes
 
 
 class GraphView:
@@ -124,3 +124,49 @@ def remove_unread(graph: onnx.GraphProto, candidates: Iterable[str]) -> None:
         survivors.append(node)
     del graph.node[:]
     graph.node.extend(reversed(survivors))
+
+
+def rewrite_nodes(
+    graph: onnx.GraphProto,
+    operators: Collection[str],
+    write: Callable[[onnx.NodeProto, GraphView], Nodes | str],
+    outer: GraphView | None = None,
+) -> dict[str, str]:
+    """Write nodes of some operators of the default domain otherwise, in subgraphs, too.
+
+    Args:
+        graph: Is changed in place.
+        operators: The operators.
+        write: Returns the nodes that take the place of one, with the shapes of values of float32 that another
+            lowering should know of; a reason if it shall stay.
+        outer: The graph whose values a branch or a body reads; None for the main graph.
+
+    Returns:
+        Why nodes of these operators stay what they are, by the name of their first result.
+    """
+    reasons: dict[str, str] = {}
+    if all(node.op_type not in operators for node in all_nodes(graph)):
+        return reasons
+    view = GraphView(graph)
+    if outer is not None:
+        view.shapes = {**outer.shapes, **view.shapes}
+        view.types = {**outer.types, **view.types}
+    for node in graph.node:
+        for inner in subgraphs(node):
+            reasons |= rewrite_nodes(inner, operators, write, view)
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        wanted = node.op_type in operators and is_default(node.domain)
+        written = write(node, view) if wanted else ""
+        if isinstance(written, str):
+            reasons |= {node.output[0]: written} if wanted else {}
+            nodes.append(node)
+            continue
+        nodes += written.nodes
+        graph.value_info.extend(
+            onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+            for name, shape in written.shapes.items()
+        )
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return reasons

@@ -15,13 +15,11 @@ from typing import Final
 import numpy as np
 import onnx
 
-from samba_onnx.facts.domains import is_default
-from samba_onnx.runtime.engine.lowerings.graph_view import GraphView, subgraphs
-from samba_onnx.runtime.engine.lowerings.nodes import Nodes, Shape, all_nodes, default_version
+from samba_onnx.runtime.engine.lowerings.graph_view import GraphView, rewrite_nodes
+from samba_onnx.runtime.engine.lowerings.nodes import Nodes, Shape, default_version
 
 _FLOAT: Final = onnx.TensorProto.FLOAT
 _OLDEST: Final = 18
-"""Operator set from which on ReduceMean takes its axes as an operand."""
 _EPSILON: Final = 1e-5
 
 LONG: Final = {
@@ -50,40 +48,13 @@ def write_statistics(model: onnx.ModelProto) -> dict[str, str]:
     Returns:
         Why nodes of the table's operators stay what they are, by the name of their first result.
     """
-    reasons: dict[str, str] = {}
-    if default_version(model) >= _OLDEST:
-        _lower(model.graph, reasons, None)
-    return reasons
+    # ReduceMean takes its axes as an operand from there on.
+    return rewrite_nodes(model.graph, LONG, _write) if default_version(model) >= _OLDEST else {}
 
 
-def _lower(graph: onnx.GraphProto, reasons: dict[str, str], outer: GraphView | None) -> None:
-    if all(node.op_type not in LONG for node in all_nodes(graph)):
-        return
-    view = GraphView(graph)
-    if outer is not None:  # whose values a branch or a body reads
-        view.shapes = {**outer.shapes, **view.shapes}
-        view.types = {**outer.types, **view.types}
-    for node in graph.node:
-        for inner in subgraphs(node):
-            _lower(inner, reasons, view)
-    nodes: list[onnx.NodeProto] = []
-    for node in graph.node:
-        if node.op_type not in LONG or not is_default(node.domain):
-            nodes.append(node)
-            continue
-        planes = _planes(node, view)
-        if isinstance(planes, str):
-            reasons[node.output[0]] = planes
-            nodes.append(node)
-            continue
-        written = _Written(node, planes)
-        nodes += written.nodes()
-        graph.value_info.extend(
-            onnx.helper.make_tensor_value_info(name, _FLOAT, shape)
-            for name, shape in written.build.shapes.items()
-        )
-    del graph.node[:]
-    graph.node.extend(nodes)
+def _write(node: onnx.NodeProto, view: GraphView) -> Nodes | str:
+    planes = _planes(node, view)
+    return planes if isinstance(planes, str) else _Written(node, planes).nodes()
 
 
 @dataclass(frozen=True)
@@ -138,7 +109,7 @@ class _Written:
         self._planes = planes
         self.build = Nodes(node.output[0])
 
-    def nodes(self) -> list[onnx.NodeProto]:
+    def nodes(self) -> Nodes:
         """Return all nodes."""
         build, node = self.build, self._node
         value = self._shaped(node.input[0], self._planes.shape, self._planes.view)
@@ -164,7 +135,7 @@ class _Written:
             build.make("Add", [mean, error], result=node.output[1])
         if len(node.output) > 2 and node.output[2]:
             build.make("Reciprocal", [root], result=node.output[2])
-        return build.nodes
+        return build
 
     def _mean(self, value: str) -> str:
         axes = self.build.integers(*self._planes.axes)

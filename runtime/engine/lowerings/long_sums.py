@@ -18,9 +18,8 @@ from typing import Final
 import numpy as np
 import onnx
 
-from samba_onnx.facts.domains import is_default
-from samba_onnx.runtime.engine.lowerings.graph_view import GraphView, subgraphs
-from samba_onnx.runtime.engine.lowerings.nodes import Nodes, Shape, all_nodes, default_version
+from samba_onnx.runtime.engine.lowerings.graph_view import GraphView, rewrite_nodes
+from samba_onnx.runtime.engine.lowerings.nodes import Nodes, Shape, default_version
 
 _T: Final = onnx.TensorProto
 _FLOATS: Final = frozenset({_T.FLOAT, _T.FLOAT16})
@@ -89,38 +88,13 @@ def add_in_stages(model: onnx.ModelProto) -> dict[str, str]:
     Returns:
         Why nodes of the table's operators stay what they are, by the name of their result.
     """
-    reasons: dict[str, str] = {}
-    _lower(model.graph, default_version(model), reasons, None)
-    return reasons
+    version = default_version(model)
+    return rewrite_nodes(
+        model.graph, {*REDUCTIONS, RUNNING}, lambda node, view: _staged(node, view, version)
+    )
 
 
-def _lower(
-    graph: onnx.GraphProto, version: int, reasons: dict[str, str], outer: GraphView | None
-) -> None:
-    known = {*REDUCTIONS, RUNNING}
-    if all(node.op_type not in known for node in all_nodes(graph)):
-        return
-    view = GraphView(graph)
-    if outer is not None:  # whose values a branch or a body reads
-        view.shapes = {**outer.shapes, **view.shapes}
-        view.types = {**outer.types, **view.types}
-    for node in graph.node:
-        for inner in subgraphs(node):
-            _lower(inner, version, reasons, view)
-    nodes: list[onnx.NodeProto] = []
-    for node in graph.node:
-        if node.op_type not in known or not is_default(node.domain):
-            nodes.append(node)
-            continue
-        staged = _staged(node, view, version)
-        if isinstance(staged, str):
-            reasons[node.output[0]] = staged
-        nodes.extend([node] if isinstance(staged, str) else staged)
-    del graph.node[:]
-    graph.node.extend(nodes)
-
-
-def _staged(node: onnx.NodeProto, view: GraphView, version: int) -> list[onnx.NodeProto] | str:
+def _staged(node: onnx.NodeProto, view: GraphView, version: int) -> Nodes | str:
     """Return the nodes that take the place of one; a reason if it shall stay."""
     shape, dtype = view.shapes.get(node.input[0]), view.types.get(node.input[0], 0)
     # Case 2.
@@ -146,7 +120,7 @@ def _staged(node: onnx.NodeProto, view: GraphView, version: int) -> list[onnx.No
     return _Stages(node, version, groups, dtype).nodes(tuple(kept))
 
 
-def _running(node: onnx.NodeProto, shape: Shape, dtype: int) -> list[onnx.NodeProto] | str:
+def _running(node: onnx.NodeProto, shape: Shape, dtype: int) -> Nodes | str:
     """Return a running sum in float64; a reason if no axis is long."""
     if max(shape, default=0) <= _LONG_COLUMN:
         return "it adds few numbers"
@@ -155,7 +129,7 @@ def _running(node: onnx.NodeProto, shape: Shape, dtype: int) -> list[onnx.NodePr
     attributes = {item.name: item.i for item in node.attribute}
     total = build.make(RUNNING, [wide, node.input[1]], **attributes)
     build.make("Cast", [total], result=node.output[0], to=dtype)
-    return build.nodes
+    return build
 
 
 def _attribute(node: onnx.NodeProto, name: str) -> onnx.AttributeProto | None:
@@ -296,7 +270,7 @@ class _Stages:
             # Blocks of different length have no mean of their means.
             self._reduction, self._divisor = REDUCTIONS["ReduceSum"], count
 
-    def nodes(self, shape: Shape) -> list[onnx.NodeProto]:
+    def nodes(self, shape: Shape) -> Nodes:
         """Return all nodes.
 
         Args:
@@ -315,7 +289,7 @@ class _Stages:
         self._reshape(shape)
         last = self._build.nodes[-1]
         last.output[0] = last.name = self._node.output[0]
-        return self._build.nodes
+        return self._build
 
     def _add_blocks(self, step: _Step) -> None:
         """Add the blocks of one group; afterwards that group has a number per block."""

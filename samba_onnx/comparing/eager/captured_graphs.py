@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 from samba_onnx.comparing.eager.dropouts import without_dropouts
-from samba_onnx.comparing.eager.numbers import to_array
 from samba_onnx.comparing.eager.roundings import wide, widened
 from samba_onnx.comparing.eager.running import members_of
 from samba_onnx.comparing.eager.torch_runs import FAILURES, Results, TorchRuns
-from samba_onnx.comparing.expectations import Expectation
+from samba_onnx.comparing.expectations import Expectation, KnownResults
 from samba_onnx.comparing.judge import judge
 from samba_onnx.export.capture.captured_modules import PlaceholderKind
 from samba_onnx.export.differentiation.joint import Joint
 from samba_onnx.facts.names import gradient_name, updated_name
 from samba_onnx.facts.tolerances import spacing
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.arrays import to_array
 
 
 @dataclass(frozen=True)
@@ -160,18 +161,10 @@ def _joint_results(runs: TorchRuns, joint: Joint) -> dict[str, fx.Node]:
     return results | {gradient_name(names[p]): node for p, node in gradients if p in names}
 
 
-@dataclass(frozen=True)
-class _Doubles:
-    """Runs of a module in float64, as the judge takes them."""
-
-    runs: TorchRuns
-    native: Results
-    exact: None = None
-    unit: float = spacing("float64")
-
-    def moved(self, seed: int, amplitude: float) -> Results | None:
-        """Return results that moved by roundings of float64."""
-        return self.runs.moved(seed, amplitude, self.unit)
+def _doubles(runs: TorchRuns, results: Results) -> KnownResults:
+    """Return results in float64 as the judge takes them: they move by roundings of that type."""
+    unit = spacing("float64")
+    return KnownResults(results, unit, partial(runs.moved, unit=unit))
 
 
 def is_faithful(graph: CapturedGraph, runs: TorchRuns) -> bool | None:
@@ -195,6 +188,6 @@ def is_faithful(graph: CapturedGraph, runs: TorchRuns) -> bool | None:
     except FAILURES:
         return None
     names = results.keys() & runs.exact.keys()
-    doubles = _Doubles(runs, {name: runs.exact[name] for name in names})
+    doubles = _doubles(runs, {name: runs.exact[name] for name in names})
     verdicts = judge({name: results[name] for name in names}, Expectation.of_torch(doubles))
     return all(verdict.passed for verdict in verdicts)

@@ -18,7 +18,6 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from samba_onnx.comparing.eager.captured_graphs import CapturedGraph
-from samba_onnx.comparing.eager.numbers import to_array
 from samba_onnx.comparing.eager.roundings import Roundings, wide, widened
 from samba_onnx.comparing.eager.torch_runs import FAILURES, Results
 from samba_onnx.comparing.expectations import Expectation
@@ -30,6 +29,7 @@ from samba_onnx.export.translation.graphs import constant, translate
 from samba_onnx.facts.dtypes import dtype_name
 from samba_onnx.facts.tolerances import TIMES_ALLOWED, spacing
 from samba_onnx.runtime.engine.evaluation import evaluate
+from samba_onnx.tensor.arrays import to_array
 
 
 def first_difference(

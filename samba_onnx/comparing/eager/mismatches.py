@@ -11,7 +11,6 @@ from torch import Tensor, fx
 
 from samba_onnx.comparing.eager.captured_graphs import CapturedGraph, captured_graph, is_faithful
 from samba_onnx.comparing.eager.first_difference import first_difference
-from samba_onnx.comparing.eager.numbers import to_array
 from samba_onnx.comparing.eager.running import members_of
 from samba_onnx.comparing.eager.torch_runs import TorchRuns
 from samba_onnx.comparing.expectations import Expectation
@@ -22,6 +21,7 @@ from samba_onnx.export.differentiation.recording import BACKWARD
 from samba_onnx.export.places import node_place
 from samba_onnx.facts.names import GRADIENT, UPDATED, updated_name, written_name
 from samba_onnx.facts.tolerances import TIMES_ALLOWED
+from samba_onnx.tensor.arrays import to_array
 
 
 def compared(

@@ -1,28 +1,12 @@
-"""Values as arrays."""
+"""Arrays of the types and sizes that values of a graph have."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx_ir as ir
-import torch
 from numpy.typing import NDArray
-
-from samba_onnx.tensor import SambaTensor
-
-
-def to_array(tensor: torch.Tensor) -> NDArray[Any]:
-    """Return a tensor's values; of bfloat16 in the type that stands for it in numpy.
-
-    Args:
-        tensor: Any tensor with values.
-    """
-    plain = (tensor.torch_tensor() if isinstance(tensor, SambaTensor) else tensor).detach().cpu()
-    if plain.dtype == torch.bfloat16:
-        return plain.float().numpy().astype(ml_dtypes.bfloat16)
-    return plain.resolve_conj().resolve_neg().numpy()
 
 
 def zeros(value: ir.Value) -> NDArray[Any]:

@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from samba_onnx.comparing.eager.numbers import to_array, zeros
+from samba_onnx.comparing.eager.numbers import zeros
 from samba_onnx.comparing.eager.refusals import refusal
 from samba_onnx.errors import ExecutionError
 from samba_onnx.export.programs.inference import Exported
 from samba_onnx.program.program import Part
 from samba_onnx.runtime.engine.evaluation import evaluate
-from samba_onnx.tensor.arrays import compiled_array
+from samba_onnx.tensor.arrays import compiled_array, to_array
 
 
 def members_of(module: nn.Module) -> dict[str, torch.Tensor]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-import ml_dtypes
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,7 +16,6 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from samba_onnx.comparing.eager.dropouts import rates_at_zero
-from samba_onnx.comparing.eager.numbers import to_array
 from samba_onnx.comparing.eager.roundings import Roundings, wide, widened
 from samba_onnx.comparing.eager.running import members_of
 from samba_onnx.comparing.outcome import NotComparableError
@@ -32,6 +30,7 @@ from samba_onnx.facts.names import LOSSES, gradient_name, updated_name
 from samba_onnx.facts.tolerances import spacing
 from samba_onnx.functional.host_operators import HOST_OPERATORS
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.arrays import to_array
 from samba_onnx.tensor.gradient_hooks import share_hooks
 
 Results: TypeAlias = dict[str, NDArray[Any]]
@@ -241,5 +240,4 @@ def _plain(tensor: Tensor) -> Tensor:
 
 def _values(tensor: Tensor) -> NDArray[Any]:
     """Return values that nobody writes to any more."""
-    array = to_array(tensor)
-    return array if array.dtype == ml_dtypes.bfloat16 else np.array(array)
+    return np.array(to_array(tensor))

@@ -26,7 +26,7 @@ from samba_onnx.comparing.eager.recorded_layers import recorded_layers
 from samba_onnx.comparing.eager.roundings import Roundings, wide, widened
 from samba_onnx.comparing.eager.running import feeds_of
 from samba_onnx.comparing.eager.torch_runs import FAILURES, Results, TorchRuns
-from samba_onnx.comparing.expectations import ChosenTolerances, Expectation
+from samba_onnx.comparing.expectations import ChosenTolerances, Expectation, KnownResults
 from samba_onnx.comparing.judge import judge
 from samba_onnx.comparing.outcome import NotComparableError
 from samba_onnx.comparing.pef_values import PefValues, refuse_several
@@ -202,22 +202,10 @@ class _TorchValues:
             value = self.native.get(name)
             if value is None or not _within(node, path) or value.shape != array.shape:
                 continue
-            once = Expectation.of_torch(_Once({name: array}, self.unit))
+            once = Expectation.of_torch(KnownResults({name: array}, self.unit))
             if judge({name: value}, once)[0].passed:
                 return name
         return None
-
-
-@dataclass(frozen=True)
-class _Once:
-    """One run, of which nobody knows more."""
-
-    native: Results
-    unit: float
-    exact: None = None
-
-    def moved(self, seed: int, amplitude: float) -> None:
-        """Return nothing: it ran once."""
 
 
 def _within(node: fx.Node, path: str) -> bool:

@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 
 from samba_onnx.comparing.eager.captured_graphs import (
     CapturedGraph,
-    _Doubles,
+    _doubles,
     captured_graph,
     is_faithful,
 )
@@ -150,6 +150,6 @@ def test_a_graph_that_fails_in_float64_says_nothing(
 
 def test_runs_in_float64_move_by_its_roundings() -> None:
     asked: list[tuple[Any, ...]] = []
-    runs: Any = SimpleNamespace(moved=lambda *args: asked.append(args))
-    assert _Doubles(runs, {}).moved(3, 4.0) is None
+    runs: Any = SimpleNamespace(moved=lambda *args, unit: asked.append((*args, unit)))
+    assert _doubles(runs, {}).moved(3, 4.0) is None
     assert asked == [(3, 4.0, spacing("float64"))]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from samba_onnx.comparing.eager.numbers import to_array
 from samba_onnx.comparing.element_errors import wide_array
 from samba_onnx.tensor import SambaTensor
+from samba_onnx.tensor.arrays import to_array
 
 
 def test_arrays_of_bfloat16_keep_their_type() -> None:

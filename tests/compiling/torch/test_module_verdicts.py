@@ -14,7 +14,7 @@ import torch
 from torch import fx, nn
 
 from samba_onnx.comparing.eager.captured_graphs import CapturedGraph
-from samba_onnx.comparing.expectations import ChosenTolerances
+from samba_onnx.comparing.expectations import ChosenTolerances, KnownResults
 from samba_onnx.comparing.value_statistics import ValueStatistics, value_statistics
 from samba_onnx.compiling.torch import module_comparison
 from samba_onnx.compiling.torch.module_comparison import (
@@ -25,7 +25,6 @@ from samba_onnx.compiling.torch.module_comparison import (
     _device_results,
     _distance,
     _judged,
-    _Once,
     _Origin,
     _origin,
     _role,
@@ -264,7 +263,7 @@ def test_a_verdict_takes_the_place_of_the_plain_tolerance() -> None:
 
 def test_only_what_is_doubtful_is_judged() -> None:
     right = np.ones(2, np.float32)
-    torchs = _Once({"a": right, "b": right}, 2.0**-23)
+    torchs = KnownResults({"a": right, "b": right}, 2.0**-23)
     assert _wrong({}, None) == frozenset()
     assert _wrong({"a": right * 2, "b": right}, torchs) == {"a"}
 

@@ -64,14 +64,13 @@ def test_both_parts_together_are_the_whole(
     split = split_at_load(whole, at_load, {"w"}, "fallback 1 (cpu)")
 
     assert split is not None
-    assert split.rest is not None
-    ends = [
-        [v.name for v in values] for values in (split.first.graph.input, split.first.graph.output)
-    ]
+    at_first, later = split
+    assert later is not None
+    ends = [[v.name for v in values] for values in (at_first.graph.input, at_first.graph.output)]
     assert (ends[0], ends[1]) == first
-    assert sorted(v.name for v in split.rest.graph.input) == sorted(rest)
-    known = run(split.first, feed)
-    results = {**known, **run(split.rest, {**feed, **known})}
+    assert sorted(v.name for v in later.graph.input) == sorted(rest)
+    known = run(at_first, feed)
+    results = {**known, **run(later, {**feed, **known})}
     for name, value in run(whole, feed).items():
         np.testing.assert_array_equal(results[name], value)
 
@@ -79,8 +78,9 @@ def test_both_parts_together_are_the_whole(
 def test_nothing_is_left_for_a_run_where_all_is_known_at_load() -> None:
     split = split_at_load(model("t = Neg(w) y = Abs(t)"), {"t", "y"}, {"w"}, "fallback 1 (cpu)")
     assert split is not None
-    assert split.rest is None
-    np.testing.assert_array_equal(run(split.first, {"w": W})["y"], np.abs(-W))
+    at_first, later = split
+    assert later is None
+    np.testing.assert_array_equal(run(at_first, {"w": W})["y"], np.abs(-W))
 
 
 def test_a_fallback_without_such_nodes_stays_whole() -> None:
