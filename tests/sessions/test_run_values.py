@@ -71,7 +71,9 @@ def test_outputs_are_asked_for_by_names_and_tensors() -> None:
     assert one == FetchedOutput("z", Marks("result"), computed=True)
     assert other == FetchedOutput("y", Marks("y", "place"), computed=True)
     assert fetched_outputs(GRAPH, TRACED, samba.zeros(1, name="y"))[0].marks == Marks("y")
-    with pytest.raises(UsageError, match="'loss' does not exist; graph 'g' has outputs 'y', 'z': ask"):
+    with pytest.raises(
+        UsageError, match="'loss' does not exist; graph 'g' has outputs 'y', 'z': ask"
+    ):
         fetched_outputs(GRAPH, None, "loss")
 
 
