@@ -102,9 +102,7 @@ def test_several_rdus_take_two_settings() -> None:
 
 def test_roundings_are_those_that_any_setting_asks_for() -> None:
     def roundings(settings: dict[str, Any], **stated: Any) -> set[Rounding]:
-        return set(
-            Destination(overrides=stated).options(settings).numbers.stochastic_rounding
-        )
+        return set(Destination(overrides=stated).options(settings).numbers.stochastic_rounding)
 
     both = {"stochastic_rounding": "steps", "weight_grad_reduce": "bf16sr"}
     assert roundings(both) == {Rounding.STEPS, Rounding.GRADIENTS}
