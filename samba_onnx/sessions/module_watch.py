@@ -74,6 +74,7 @@ class ModuleWatch:
     _versions: list[int] = field(default_factory=list)
     _polled: list[Tensor] = field(default_factory=list)
     _polled_versions: list[int] = field(default_factory=list)
+    _polls_flags: bool = False
     _count: int = -1
 
     def __post_init__(self) -> None:
@@ -119,6 +120,8 @@ class ModuleWatch:
         pairs = list(zip(self._tensors, self._versions, strict=True))
         self._polled = [tensor for tensor, _ in pairs if not isinstance(tensor, SambaTensor)]
         self._polled_versions = [v for t, v in pairs if not isinstance(t, SambaTensor)]
+        # Nor do they say that they were frozen.
+        self._polls_flags = any(isinstance(tensor, nn.Parameter) for tensor in self._polled)
         for place, entry in enumerate(self._entries):
             if entry.kind in ("_parameters", "_buffers"):
                 self._held[place] = self._places[place].get(entry.key)
@@ -135,16 +138,22 @@ class ModuleWatch:
         """
         count = HOST_WRITES.count
         # Nearly every run ends here: one number is compared, and no tensor is looked at.
-        if count == self._count and not (self._polled and self._is_written(self._polled)):
+        if count == self._count and not (
+            self._polled
+            and (self._is_written(self._polled) or (self._polls_flags and not self._has_flags()))
+        ):
             return
-        with natively():
-            same = list(map(_REQUIRES_GRAD, self._tensors)) == self._flags
+        same = self._has_flags()
         written = self._is_written(self._tensors) or HOST_WRITES.exposed
         if not same or written or not self._holds():
             self._explain(section_types)
         # Not where it is refused, maybe by a later run only: flags matter to runs that train.
         if same:
             self._count = count
+
+    def _has_flags(self) -> bool:
+        with natively():
+            return list(map(_REQUIRES_GRAD, self._tensors)) == self._flags
 
     def _is_written(self, tensors: list[Tensor]) -> bool:
         versions = self._versions if tensors is self._tensors else self._polled_versions
