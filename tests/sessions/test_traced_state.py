@@ -124,6 +124,7 @@ def test_graphs_add_their_tensors_to_those_of_others(parts: Parts, compiled: Com
 
 def test_a_listing_has_the_first_twelve_names() -> None:
     state = TracedState()
+    assert not state.renamed
     for count in range(11, 15):
         names = [f"t{number}" for number in range(count)]
         state.tensors["inputs"] = {name: samba.zeros(1, name=name) for name in names}
