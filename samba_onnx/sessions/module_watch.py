@@ -122,9 +122,6 @@ class ModuleWatch:
         self._polled_versions = [v for t, v in pairs if not isinstance(t, SambaTensor)]
         # Nor do they say that they were frozen.
         self._polls_flags = any(isinstance(tensor, nn.Parameter) for tensor in self._polled)
-        for place, entry in enumerate(self._entries):
-            if entry.kind in ("_parameters", "_buffers"):
-                self._held[place] = self._places[place].get(entry.key)
 
     def look(self, section_types: Collection[str]) -> None:
         """Say, or refuse, what has changed since the trace and a run would not follow.
@@ -175,6 +172,9 @@ class ModuleWatch:
             self._gradients()
         for place, entry in enumerate(self._entries):
             before, now = self._held[place], self._places[place].get(entry.key)
+            # Of that, the run itself speaks; what was compiled is kept, for the mode may come back.
+            if entry.key == "training" and self.model.training != self._training:
+                continue
             if before is not now and not _equal(before, now):
                 self._entry(entry, before, now)
                 self._held[place] = now
@@ -231,8 +231,6 @@ class ModuleWatch:
             )
         if entry.kind != "attribute" or entry.key in _carried_names(entry.module):
             return  # members are spoken of by their values
-        if entry.key == "training" and self.model.training != self._training:
-            return  # of that, the run itself speaks
         advice = "compile and trace the model again, or make it an input"
         if isinstance(entry.module, _DropoutNd) and entry.key == "p":
             advice = "give the rate to the run, as hyperparam_dict={'p': rate}, or by the dropout's own name"
@@ -274,7 +272,7 @@ def _entries(model: nn.Module) -> Iterator[_Entry]:
         for kind in _MEMBERS:
             yield from (_Entry(inner, path, kind, key) for key in vars(inner)[kind])
         for key in vars(inner):
-            if key in names and key not in _STANDARD and not (key == "training" and inner is model):
+            if key in names and key not in _STANDARD:
                 yield _Entry(inner, path, "attribute", key)
 
 

@@ -73,12 +73,16 @@ class Device:
 
     def __init__(self) -> None:
         self.values = {n: np.array(v, np.float32) for n, v in zip("wb", VALUES, strict=True)}
+        # What the PEF does not load, or not into the device for good, stays.
+        self.values |= dict.fromkeys(("unplanned", "passing", "x"), np.ones(2, np.float32))
+        self.read_names: list[str] = []
         self.reductions = SimpleNamespace(reducer=None)
         self.memory = SimpleNamespace(
             whole=lambda name: SimpleNamespace(load=lambda: self.values[name])
         )
 
     def read(self, name: str) -> Any:
+        self.read_names.append(name)
         if name not in self.values:
             raise ScheduleError("no value")
         return self.values[name]
@@ -138,6 +142,8 @@ def test_another_takes_what_the_first_one_has(monkeypatch: pytest.MonkeyPatch) -
     counts = Counts(rounding=("seed",))
     device, _ = joined(monkeypatch, Group(1, by=2), counts)
     assert [device.values[name].tolist() for name in "wb"] == [[3, 2], [5, 6]]
+    # Each value is copied to this device, and none from it.
+    assert device.read_names == []
     assert counts.resumed == [((0, 2), "of the first"), (5, "of the first")]
 
 

@@ -15,6 +15,7 @@ import samba_onnx as samba
 from samba_onnx.errors import UsageError
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.sessions.module_watch import ModuleWatch, copied
+from samba_onnx.tensor.carried import carry
 
 LOGGER = "samba_onnx.sessions.module_watch"
 
@@ -115,6 +116,14 @@ SAID: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     "two": (
         lambda m: (setattr(m, "scale", 2.0), setattr(m.drop, "p", 0.1)),
         [attribute("drop.p", "0.1", "0.5", RATE), attribute("scale", "2.0", "1.0")],
+    ),
+    "equal ones beside another": (
+        lambda m: (
+            setattr(m, "names", ["a"]),
+            setattr(m, "one", torch.zeros(1)),
+            setattr(m, "scale", 2.0),
+        ),
+        [attribute("scale", "2.0", "1.0")],
     ),
     "weight": (lambda m: write(m.inner.weight), [values("'inner.weight'")]),
     "another weight": (
@@ -250,3 +259,47 @@ def test_flags_are_looked_at_again_by_the_next_run_that_trains(
     with pytest.raises(UsageError, match="no longer requires"):
         watch.look([SectionType.OPT])
     assert caplog.messages == []
+
+
+def test_nothing_is_said_of_a_mode_that_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    model = Small()
+    watch = ModuleWatch(model, ())
+    with caplog.at_level(logging.WARNING, LOGGER):
+        for change in (model.eval, model.train, model.eval, model.train):
+            change()
+            watch.look([SectionType.FWD])
+    assert caplog.messages == []
+
+
+class Cell(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = (torch.zeros(2),)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.state = (x + self.state[0],)
+        return self.state[0]
+
+
+def test_what_is_carried_is_spoken_of_by_its_values(caplog: pytest.LogCaptureFixture) -> None:
+    model = nn.Sequential(Cell())
+    carry(model[0], "state", (0,))
+    (text,) = looked(model, lambda m: setattr(m[0], "state", (torch.ones(2),)), caplog)
+    assert text.startswith("'0.state__0' of Sequential got other values")
+
+
+def test_data_that_was_handed_out_counts_until_it_is_copied(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = Small()
+    samba.from_torch_model_(model)
+    weight, bias = model.inner.weight, model.inner.bias
+    for tensor, expected in ((bias, [values("'inner.weight'")]), (weight, [])):
+
+        def change(_model: Any, tensor: Tensor = tensor) -> None:
+            weight.data.zero_().add_(3)
+            copied(model, [tensor])
+
+        assert looked(model, change, caplog) == expected
+        write(weight)
+        copied(model)
