@@ -110,6 +110,6 @@ def places(manifest: Manifest) -> dict[str, Symbol]:
     resident = [symbol for symbol in manifest.symbols if symbol.region]
     for symbol in resident:
         # The first one of a region, as `SessionStore` promises.
-        named.setdefault(symbol.region or "", symbol)
+        named.setdefault(symbol.region, symbol)
     # Own names win: a region may be called as a symbol of another one is.
     return named | {symbol.name: symbol for symbol in resident}
