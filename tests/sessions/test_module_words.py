@@ -112,6 +112,10 @@ SAID: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     "mode of one": (lambda m: m.drop.eval(), [attribute("drop.training", "False", "True")]),
     # Of that, the run itself speaks.
     "mode of all": (lambda m: m.eval(), []),
+    "mode of all beside another": (
+        lambda m: (m.eval(), setattr(m, "scale", 2.0)),
+        [attribute("scale", "2.0", "1.0")],
+    ),
     "mode of the outermost": (lambda m: setattr(m, "training", False), []),
     "two": (
         lambda m: (setattr(m, "scale", 2.0), setattr(m.drop, "p", 0.1)),

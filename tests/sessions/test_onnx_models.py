@@ -50,7 +50,7 @@ def test_inputs_are_told_apart_by_key_name_or_place(
 
 
 def test_more_inputs_than_the_model_has_are_refused() -> None:
-    with pytest.raises(UsageError, match="3 inputs were given; the ONNX model has x, y$"):
+    with pytest.raises(UsageError, match=r"3 inputs were given; the ONNX model has x, y$"):
         input_symbols(NAMES, (X, Y, OTHER))
 
 
