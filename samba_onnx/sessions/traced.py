@@ -122,7 +122,7 @@ def host_parameters(model: nn.Module) -> dict[str, SambaTensor]:
     """
     names = member_names(model, root_name(model))
     parameters: dict[str, SambaTensor] = {}
-    for path, parameter in model.named_parameters(remove_duplicate=False):
+    for path, parameter in model.named_parameters():
         if isinstance(parameter, SambaTensor):
             parameters[names[path]] = parameter
         else:
@@ -141,7 +141,7 @@ def host_buffers(model: nn.Module) -> dict[str, SambaTensor]:
     """
     names = member_names(model, root_name(model))
     buffers: dict[str, SambaTensor] = {}
-    for path, buffer in model.named_buffers(remove_duplicate=False):
+    for path, buffer in model.named_buffers():
         name = names[path]
         known = BUFFERS.get(name)
         if known is not None and known._host.source is buffer:
@@ -191,8 +191,7 @@ def matches(symbol: Symbol, tensor: torch.Tensor) -> bool:
     if symbol.shape is None:
         return _dtype(symbol.type) == tensor.dtype
     if tuple(tensor.shape) != symbol.shape:
-        known = all(isinstance(size, int) for size in symbol.shape)
-        if known or len(symbol.shape) != tensor.dim():
+        if len(symbol.shape) != tensor.dim():
             return False
         pairs = zip(symbol.shape, tensor.shape, strict=True)
         if any(isinstance(size, int) and size != length for size, length in pairs):

@@ -85,6 +85,9 @@ def test_tensors_that_are_called_otherwise(parts: Parts, made: list[int], tmp_pa
     again = runner.repeat(given, outputs, None, (), True, None)
     assert again is not None
     assert made == [2, 2, 2]
+    # What a run was given can be asked for by its name here.
+    _, left = runner.run(RunArguments(given, [*outputs, given[0]]))
+    assert (left.sn_name, left.torch().tolist()) == ("left", [3, 3])
 
 
 def test_masks_are_others_in_every_run(parts: Parts, made: list[int], tmp_path: Path) -> None:
@@ -118,6 +121,8 @@ def test_masks_are_others_in_every_run(parts: Parts, made: list[int], tmp_path: 
     ):
         assert loss == expected
     assert again({"p": 0.5}) != expected
+    assert run(numbers={"p": 0.0}) == expected
+    assert run(numbers={"p": 0.5}) != expected
     # As a run that is not repeated has it.
     assert run(numbers={"p": 0.0}, section_ids=[0]) == expected
 
@@ -153,3 +158,29 @@ def test_gradients_of_outputs_are_as_many_at_most(parts: Parts, compiled: Compil
         runner.run(RunArguments(draw(compiled), outputs, output_grads=grads))
     with pytest.raises(UsageError, match="has 3 gradients, the graph has 2 outputs"):
         runner.run(RunArguments(draw(compiled), outputs, output_grads=(None,) * 3))
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+@pytest.mark.parametrize(("dtype", "repeated"), [(torch.float32, 2), (torch.bfloat16, 0)])
+def test_an_input_of_one_element(
+    parts: Parts, made: list[int], tmp_path: Path, dtype: torch.dtype, repeated: int
+) -> None:
+    x = samba.from_torch_tensor(torch.ones(1, dtype=dtype), name="x")
+    path = samba.session.compile(Twice(), (x,), output=tmp_path / "m.pef", check=False)
+    outputs = parts.tracer.trace(Twice(), (x,), pef=path)
+    runner = runner_of(parts)
+    given = [samba.from_torch_tensor(torch.full((1,), n, dtype=dtype), name="x") for n in range(4)]
+    for number, one in enumerate(given):
+        (result,) = runner.run(RunArguments([one], outputs))
+        assert result.torch().tolist() == [2 * number]
+    assert made == [1] * repeated
+    # What was not made yet is no place to copy from.
+    lazy = samba.SambaTensor(
+        shape=(1,), dtype=dtype, name="x", materializer=lambda tensor: torch.full(tensor.shape, 7.0)
+    )
+    (result,) = runner.run(RunArguments([lazy], outputs))
+    assert result.torch().tolist() == [14]
