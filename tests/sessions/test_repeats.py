@@ -184,3 +184,23 @@ def test_an_input_of_one_element(
     )
     (result,) = runner.run(RunArguments([lazy], outputs))
     assert result.torch().tolist() == [14]
+
+
+class Dropped(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(x, 0.5, self.training)
+
+
+def test_every_mini_batch_has_masks_of_its_own(parts: Parts, tmp_path: Path) -> None:
+    model, one, whole = Dropped().train(), samba.ones(1, 32, name="x"), samba.ones(3, 32, name="x")
+    config = {"mapping": "spatial", "num_spatial_batches": 3}
+    path = samba.session.compile(
+        model, (one,), output=tmp_path / "m.pef", config_dict=config, check=False
+    )
+    outputs = parts.tracer.trace(model, (whole,), pef=path, mapping="spatial")
+    rows = set()
+    for runs in (1, 2, 3):
+        (result,) = runner_of(parts).run(RunArguments([whole], outputs))
+        rows |= {tuple(row) for row in result.torch().tolist()}
+        assert len(rows) == 3 * runs
+        assert parts.program.hyperparameters.steps_done[0] == 3 * runs

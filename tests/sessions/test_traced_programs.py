@@ -73,8 +73,10 @@ def test_training(parts: Parts, tmp_path: Path) -> None:
     hyperparameters: Any = parts.program.hyperparameters
     hyperparameters.keep({}, forward=True, step=True)
     assert optimizer.device_steps == (1,)
-    # Without optimizers it is the same program.
+    # Without optimizers it is the same program, which counts the same steps.
     parts.tracer.trace(model, (x,), pef=path, loss_indices=[1])
+    _, _, counts, _ = parts.program.hyperparameters.steps_done
+    assert [tuple(count) for count in counts] == [(0,)]
     assert parts.state.graphs[parts.program.only_graph].inputs == (x,)
 
 
