@@ -250,7 +250,7 @@ def test_an_onnx_model_has_the_shapes_and_metadata_of_its_compilation(
     session: SambaSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: bool
 ) -> None:
     if not check:
-        monkeypatch.setattr("samba_onnx.sessions.compiler.convert_compared", pytest.fail)
+        monkeypatch.setattr("samba_onnx.sessions.onnx_compiling.convert_compared", pytest.fail)
     inputs = {"x": samba.randn(2, 4), "shift": samba.randn(3)}
     output = tmp_path / "m.pef"
     made = session.compile(gemm(), inputs, output=output, check=check, metadata={"mine": 1})

@@ -14,7 +14,6 @@ from samba_onnx.errors import InputError, UsageError
 from samba_onnx.pef import load_pef
 from samba_onnx.report import Report
 from samba_onnx.sessions import DimInfo, SambaSession
-from samba_onnx.sessions.dynamic_dims import declare, declare_file
 
 BATCH = "batch_size_min_1_max_16_factor_1"
 """As programs of SambaNova's write it."""
@@ -78,12 +77,11 @@ def test_files_of_another_form_are_refused(
 
 
 def test_what_is_said_of_a_dimension_and_of_a_file(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    session: SambaSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    known: dict[str, DimInfo] = {}
     with caplog.at_level(logging.WARNING, "samba_onnx.sessions.dynamic_dims"):
-        key = declare(known, "batch_size", DimInfo(16, 16, 16))
-    assert known == {key: DimInfo(16, 16, 16)}
+        key = session.create_dynamic_dim("batch_size", 16, 16, 16)
+    assert session.dynamic_dims == {key: DimInfo(16, 16, 16)}
     (text,) = caplog.messages
     assert text.startswith(f"{key} is declared dynamic: ")
     path = tmp_path / "dims.yaml"
@@ -92,5 +90,5 @@ def test_what_is_said_of_a_dimension_and_of_a_file(
         UsageError,
         match=r"dimensions; give lines such as 'batch_size: \{min: 1, max: 16, factor: 1\}'$",
     ) as error:
-        declare_file(known, path)
+        session.load_dynamic_dims_config(path)
     assert error.value.path == str(path)

@@ -75,9 +75,9 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_handlers_are_called_once_and_with_what_they_were_registered_with(ended: list[int]) -> None:
     calls: list[object] = []
-    exits.register(lambda *args, **keywords: calls.append((args, keywords)), 1, two=2)
-    exits.register(calls.append, "last")
-    exits.run_and_exit(lambda *args, **keywords: calls.append((args, keywords)), 3, four=4)
+    exits.atexit_register(lambda *args, **keywords: calls.append((args, keywords)), 1, two=2)
+    exits.atexit_register(calls.append, "last")
+    exits.use_abexit(lambda *args, **keywords: calls.append((args, keywords)), 3, four=4)
     assert calls == [((3,), {"four": 4}), "last", ((1,), {"two": 2})]
     assert exits.run_handlers() == 0
     assert len(calls) == 3
@@ -100,9 +100,9 @@ def test_the_status_is_that_of_what_failed_last(
     of_last: object,
     expected: int,
 ) -> None:
-    exits.register(leave, of_first)
-    exits.register(leave, of_last)
-    exits.run_and_exit(leave, of_program)
+    exits.atexit_register(leave, of_first)
+    exits.atexit_register(leave, of_last)
+    exits.use_abexit(leave, of_program)
     assert ended == [expected]
     assert capsys.readouterr().err == "words\n" * [of_program, of_first, of_last].count("words")
 
@@ -117,8 +117,8 @@ def test_an_exception_is_shown_and_its_status_is_one(
         def fail(kind: type[BaseException] = raised) -> None:
             raise kind
 
-        exits.run_and_exit(fail)
+        exits.use_abexit(fail)
         assert ended.pop() == status
-    exits.run_and_exit(leave, "words")
+    exits.use_abexit(leave, "words")
     assert ended == [1]
     assert shown == [ValueError, KeyboardInterrupt]

@@ -134,7 +134,7 @@ def test_what_is_tied_is_copied_once(parts: Parts, tmp_path: Path) -> None:
     path = samba.session.compile(model, (x,), output=tmp_path / "m.pef", check=False)
     parts.tracer.trace(model, (x,), pef=path)
     ledger = parts.program.required_device().ledger
-    for copy_ in (send_module, fetch_module):
+    for copy_ in (to_rdu, to_cpu):
         before = len(ledger.transfers)
         copy_(model)
         assert len(ledger.transfers) - before == 2

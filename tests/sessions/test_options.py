@@ -52,7 +52,7 @@ def test_what_are_no_settings() -> None:
     with pytest.raises(UsageError, match="settings are list; give a pydantic model"):
         flat_options(["a"])  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"^setup was given dict; give a pydantic model$"):
-        SessionOptions().set_up({})  # type: ignore[arg-type]
+        SessionOptions().setup({})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def test_rules_of_another_level_are_left_out_and_told_of(
 def test_later_settings_override_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SessionOptions, "command_line", {"a": 0, "batch_size": 0, "mapping": "x"})
     options = SessionOptions()
-    assert options.pinned_memory is False
-    options.set_up(Outer())
+    assert options.use_pinned_memory() is False
+    options.setup(Outer())
     made = options.with_settings({"mapping": "section"})
     assert (made["a"], made["batch_size"], made["mapping"]) == (0, 3, "section")
 

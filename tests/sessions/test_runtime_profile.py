@@ -38,13 +38,13 @@ def test_calls_stand_before_functions(
     times.add("g", ON_RDU)
     times.add("g", ON_HOST)
     path = tmp_path / "profile.log"
-    profile = RuntimeProfile()
-    profile.start(timer_enabled=True)
+    profile = RuntimeProfile(lambda: (times, ["g"]))
+    profile.start_runtime_profile(timer_enabled=True)
     counted()
     # What runs already goes on.
-    profile.start(timer_enabled=False)
+    profile.start_runtime_profile(timer_enabled=False)
     with caplog.at_level(logging.INFO, "samba_onnx.sessions.runtime_profile"):
-        profile.end(str(path), times, ["g"])
+        profile.end_runtime_profile(str(path))
     wall, rdu, host, *rest = path.read_text().splitlines()
     assert re.fullmatch(r"wall time 0\.\d{6} s", wall)
     assert caplog.messages == [wall]
@@ -61,10 +61,10 @@ def test_without_a_timer_there_is_no_wall_time(
 ) -> None:
     monkeypatch.setenv("ENABLE_RUNTIME_PERF", "SUMMARY")
     path = tmp_path / "profile.log"
-    profile = RuntimeProfile()
-    profile.start(timer_enabled=False)
+    profile = RuntimeProfile(lambda: (None, []))
+    profile.start_runtime_profile(timer_enabled=False)
     counted()
-    profile.end(str(path), None, [])
+    profile.end_runtime_profile(str(path))
     text = path.read_text()
     assert "(counted)" in text
     assert "wall time" not in text
