@@ -21,6 +21,7 @@ from samba_onnx.errors import (
 )
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.sessions import SambaSession
+from samba_onnx.sessions.options import SessionOptions
 from samba_onnx.version import __version__
 from tests.sessions.conftest import Compiled, Parts
 from tests.sessions.modules import Classifier, Counter, Nested
@@ -253,15 +254,16 @@ def test_what_a_mapping_was_compiled_for_is_said_with_the_pef(compiled: Compiled
         compiled.trace(mapping="spatial")
 
 
-def test_optimizers_of_a_program_that_only_runs_forward(parts: Parts, compiled: Compiled) -> None:
+def test_optimizers_of_a_program_that_only_runs_forward(
+    parts: Parts, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, weights = compiled.model, compiled.model.parameters()
     optimizers = [torch.optim.SGD([next(weights)], 0.1), torch.optim.Adam([next(weights)], 0.1)]
     given = r"has no backward pass, but trace_graph was given SGD, Adam: to train"
     with pytest.raises(UsageError, match=given):
         parts.tracer.trace(model, compiled.inputs, optimizers, pef=compiled.path)
-    outputs = parts.tracer.trace(
-        model, compiled.inputs, optimizers, pef=compiled.path, inference=True
-    )
+    monkeypatch.setattr(SessionOptions, "command_line", {"inference": True})
+    outputs = parts.tracer.trace(model, compiled.inputs, optimizers, pef=compiled.path)
     assert len(outputs) == 2
 
 
@@ -275,7 +277,7 @@ def test_another_version_is_named(
 
     same = f"{compiled.path} was compiled from another model than this Classifier: node"
     assert refusal().startswith(same)
-    monkeypatch.setattr("samba_onnx.sessions.tracer.__version__", "0.0")
+    monkeypatch.setattr("samba_onnx.sessions.trace_checks.__version__", "0.0")
     wrote = f"{compiled.path} (samba-onnx {__version__} wrote it) was compiled from another model"
     assert refusal().startswith(wrote)
 
@@ -286,11 +288,11 @@ def test_no_trace_for_a_graph_is_told_with_the_first_difference(
     other = r"those that were traced: .*Trace all graphs with"
     none = r"^graph 'forward' of .* is none of those that were traced\. Trace all graphs with"
     with pytest.raises(GraphMismatchError, match=none):
-        parts.tracer.load_graphs(compiled.path)
-    parts.tracer.trace_graph_of_several(named(Sharper), compiled.inputs)
-    parts.tracer.trace_graph_of_several(named(Wider), compiled.inputs)
+        parts.tracer.init_multigraph_runtime(compiled.path)
+    parts.tracer.trace_multigraph(named(Sharper), compiled.inputs)
+    parts.tracer.trace_multigraph(named(Wider), compiled.inputs)
     with pytest.raises(GraphMismatchError, match=other) as error:
-        parts.tracer.load_graphs(compiled.path)
+        parts.tracer.init_multigraph_runtime(compiled.path)
     assert "the model Tanh" in str(error.value)
 
 
