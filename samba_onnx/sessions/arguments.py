@@ -96,11 +96,8 @@ _COMPILING: Final = (
     *(_ROWS[name] for name in ("graphamp_preset", "precision")),
 )
 
-
-def _hint(name: str, text: str, kind: Any = Any, **options: Any) -> Argument:
-    """Return a row of the compiler's that has no effect here."""
-    return compiler_row(name, text, kind, hint=True, **options)
-
+_hint: Final = functools.partial(compiler_row, hint=True)
+"""Makes a row of the compiler's that has no effect here."""
 
 _HINTS: Final = (
     *(

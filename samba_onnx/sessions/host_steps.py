@@ -22,14 +22,14 @@ def watch_steps(optimizer: Optimizer) -> None:
     Args:
         optimizer: An optimizer that a program was traced with.
     """
-    # An optimizer that is traced again has the hook already; a second one would warn twice.
+    # An optimizer that is traced again has the hook already; hooks would only grow.
     if not hasattr(optimizer, _IS_WATCHED):
         optimizer.register_step_pre_hook(_look)
     setattr(optimizer, _IS_WATCHED, True)
 
 
 def _look(optimizer: Optimizer, _arguments: Any, _keywords: Any) -> None:
-    if not getattr(optimizer, _IS_WATCHED, False):
+    if not getattr(optimizer, _IS_WATCHED):
         return
     groups = [group["params"] for group in optimizer.param_groups]
     # A program that trains something on the host, too, has good reason for the step.

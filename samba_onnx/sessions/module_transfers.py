@@ -110,15 +110,11 @@ def _optimizers(optimizers: Sequence[Optimizer] | Optimizer | None) -> tuple[Opt
 
 
 def _on_device(tensors: dict[str, SambaTensor]) -> Iterator[SambaTensor]:
-    """Tensors that the device has, each once."""
+    """Tensors that the device has."""
     if not DEVICE.attached:
         raise NoDeviceError(
             "no program is loaded, so that nothing is on a device: call "
             "samba.utils.trace_graph(model, inputs, pef=...) first"
         )
-    # Tied parameters are one tensor under several names: it is copied once.
-    seen: set[int] = set()
-    for tensor in tensors.values():
-        if id(tensor) not in seen and DEVICE.has(tensor.sn_region_name):
-            seen.add(id(tensor))
-            yield tensor
+    # Tied parameters are there once: they have one name.
+    yield from (one for one in tensors.values() if DEVICE.has(one.sn_region_name))

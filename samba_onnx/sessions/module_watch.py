@@ -74,6 +74,7 @@ class ModuleWatch:
     _versions: list[int] = field(default_factory=list)
     _polled: list[Tensor] = field(default_factory=list)
     _polled_versions: list[int] = field(default_factory=list)
+    _polls_flags: bool = False
     _count: int = -1
 
     def __post_init__(self) -> None:
@@ -119,9 +120,8 @@ class ModuleWatch:
         pairs = list(zip(self._tensors, self._versions, strict=True))
         self._polled = [tensor for tensor, _ in pairs if not isinstance(tensor, SambaTensor)]
         self._polled_versions = [v for t, v in pairs if not isinstance(t, SambaTensor)]
-        for place, entry in enumerate(self._entries):
-            if entry.kind in ("_parameters", "_buffers"):
-                self._held[place] = self._places[place].get(entry.key)
+        # Nor do they say that they were frozen.
+        self._polls_flags = any(isinstance(tensor, nn.Parameter) for tensor in self._polled)
 
     def look(self, section_types: Collection[str]) -> None:
         """Say, or refuse, what has changed since the trace and a run would not follow.
@@ -135,16 +135,22 @@ class ModuleWatch:
         """
         count = HOST_WRITES.count
         # Nearly every run ends here: one number is compared, and no tensor is looked at.
-        if count == self._count and not (self._polled and self._is_written(self._polled)):
+        if count == self._count and not (
+            self._polled
+            and (self._is_written(self._polled) or (self._polls_flags and not self._has_flags()))
+        ):
             return
-        with natively():
-            same = list(map(_REQUIRES_GRAD, self._tensors)) == self._flags
+        same = self._has_flags()
         written = self._is_written(self._tensors) or HOST_WRITES.exposed
         if not same or written or not self._holds():
             self._explain(section_types)
         # Not where it is refused, maybe by a later run only: flags matter to runs that train.
         if same:
             self._count = count
+
+    def _has_flags(self) -> bool:
+        with natively():
+            return list(map(_REQUIRES_GRAD, self._tensors)) == self._flags
 
     def _is_written(self, tensors: list[Tensor]) -> bool:
         versions = self._versions if tensors is self._tensors else self._polled_versions
@@ -166,6 +172,9 @@ class ModuleWatch:
             self._gradients()
         for place, entry in enumerate(self._entries):
             before, now = self._held[place], self._places[place].get(entry.key)
+            # Of that, the run itself speaks; what was compiled is kept, for the mode may come back.
+            if entry.key == "training" and self.model.training != self._training:
+                continue
             if before is not now and not _equal(before, now):
                 self._entry(entry, before, now)
                 self._held[place] = now
@@ -222,8 +231,6 @@ class ModuleWatch:
             )
         if entry.kind != "attribute" or entry.key in _carried_names(entry.module):
             return  # members are spoken of by their values
-        if entry.key == "training" and self.model.training != self._training:
-            return  # of that, the run itself speaks
         advice = "compile and trace the model again, or make it an input"
         if isinstance(entry.module, _DropoutNd) and entry.key == "p":
             advice = "give the rate to the run, as hyperparam_dict={'p': rate}, or by the dropout's own name"
@@ -265,7 +272,7 @@ def _entries(model: nn.Module) -> Iterator[_Entry]:
         for kind in _MEMBERS:
             yield from (_Entry(inner, path, kind, key) for key in vars(inner)[kind])
         for key in vars(inner):
-            if key in names and key not in _STANDARD and not (key == "training" and inner is model):
+            if key in names and key not in _STANDARD:
                 yield _Entry(inner, path, "attribute", key)
 
 

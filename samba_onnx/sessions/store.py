@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from samba_onnx.errors import InputError
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.pef.manifest import Manifest, Symbol
 from samba_onnx.program.kinds import SymbolKind
@@ -45,37 +44,19 @@ class SessionStore:
         """Whether the device has this place."""
         return place in self._places
 
-    def symbol(self, place: str) -> Symbol:
-        """Return the symbol at a place.
-
-        Args:
-            place: Name of a symbol or region.
-
-        Raises:
-            InputError: The device has no such place.
-        """
-        symbol = self._places.get(place)
-        if symbol is None:
-            raise InputError(
-                f"tensor {place!r} has no place in device memory; the loaded program has "
-                f"{_some(self._places)}"
-            )
-        return symbol
-
     def read(self, place: str) -> torch.Tensor:
         """Copy from the device to the host.
 
         Args:
-            place: Name of a symbol or region.
+            place: One that the device has.
 
         Returns:
             A new tensor in memory that nothing else refers to.
 
         Raises:
-            InputError: The device has no such place.
             ScheduleError: It has no value now.
         """
-        symbol = self.symbol(place)
+        symbol = self._places[place]
         handle = self._profiler.start_event(GET_TENSORS)
         try:
             return from_array(self._device.read(symbol.name))
@@ -86,14 +67,14 @@ class SessionStore:
         """Copy from the host to the device.
 
         Args:
-            place: Name of a symbol or region.
+            place: One that the device has.
             tensor: The new value, of the shape and dtype that the device has there; weights of float32 are
                 rounded where the program was compiled to have them in bfloat16.
 
         Raises:
-            InputError: No such place, or shape or dtype differ.
+            InputError: Shape or dtype differ.
         """
-        symbol = self.symbol(place)
+        symbol = self._places[place]
         handle = self._profiler.start_event(SET_TENSORS)
         try:
             self._device.write(symbol.name, compiled_values(symbol, to_array(tensor)))
@@ -129,11 +110,6 @@ def places(manifest: Manifest) -> dict[str, Symbol]:
     resident = [symbol for symbol in manifest.symbols if symbol.region]
     for symbol in resident:
         # The first one of a region, as `SessionStore` promises.
-        named.setdefault(symbol.region or "", symbol)
+        named.setdefault(symbol.region, symbol)
     # Own names win: a region may be called as a symbol of another one is.
     return named | {symbol.name: symbol for symbol in resident}
-
-
-def _some(places: dict[str, Symbol], limit: int = 12) -> str:
-    shown = ", ".join(map(repr, list(places)[:limit]))
-    return f"{shown}, ..." if len(places) > limit else shown or "none"

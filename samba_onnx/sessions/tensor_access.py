@@ -158,7 +158,7 @@ class TensorAccess:
         Raises:
             InputError: The device has it nowhere.
         """
-        symbols = {graph.symbol(name) for graph in self._state.graphs.values()} or {name}
+        symbols = {graph.symbol(name) for graph in self._state.graphs.values()}
         # From the most exact to the least: a region may belong to several tensors.
         for place in (name, *symbols, region):
             if DEVICE.has(place):

@@ -62,7 +62,7 @@ class TracedGraph:
             return
         self.model.output_tensors = self.outputs  # type: ignore[assignment]
         known = {s.name for s in manifest.symbols if s.kind is SymbolKind.GRADIENT}
-        names = member_names(self.model, root_name(self.model, None))
+        names = member_names(self.model, root_name(self.model))
         trained = {path for path, name in names.items() if gradient_name(name) in known}
         self.watch = ModuleWatch(self.model, trained)
 
@@ -73,23 +73,20 @@ class TracedGraph:
         yield from self.outputs
 
 
-def traced_graph(
-    program: Program, model: nn.Module, inputs: Any, prefix: str | None = None
-) -> TracedGraph:
+def traced_graph(program: Program, model: nn.Module, inputs: Any) -> TracedGraph:
     """Return a program's tensors.
 
     Args:
         program: The program of the module with these inputs.
         model: The module.
         inputs: Named tensors.
-        prefix: What leads the names of its parameters.
     """
     outputs: dict[str, ir.Value] = {}
     operands: set[str] = set()
     for part in program.parts:
         operands |= {v.name or "" for v in part.model.graph.inputs} - outputs.keys()
         outputs |= {v.name or "": v for v in part.model.graph.outputs}
-    hosts = {**host_parameters(model, prefix), **host_buffers(model, prefix)}
+    hosts = {**host_parameters(model), **host_buffers(model)}
     # What is written and never read is known by its new value only.
     ends = (str, updated_name, written_name)
     residents = {n: t for n, t in hosts.items() if any(e(n) in program.residents for e in ends)}
@@ -114,19 +111,18 @@ def traced_graph(
     )
 
 
-def host_parameters(model: nn.Module, prefix: str | None = None) -> dict[str, SambaTensor]:
+def host_parameters(model: nn.Module) -> dict[str, SambaTensor]:
     """Return the parameters of a module by the names that they have on the device.
 
     Args:
         model: A module, converted by ``from_torch_model_`` or not; it stays as it is.
-        prefix: Goes in front of the names of one that was not converted.
 
     Returns:
         Tensors that share the module's memory; tied ones are there once.
     """
-    names = member_names(model, root_name(model, prefix))
+    names = member_names(model, root_name(model))
     parameters: dict[str, SambaTensor] = {}
-    for path, parameter in model.named_parameters(remove_duplicate=False):
+    for path, parameter in model.named_parameters():
         if isinstance(parameter, SambaTensor):
             parameters[names[path]] = parameter
         else:
@@ -134,19 +130,18 @@ def host_parameters(model: nn.Module, prefix: str | None = None) -> dict[str, Sa
     return parameters
 
 
-def host_buffers(model: nn.Module, prefix: str | None = None) -> dict[str, SambaTensor]:
+def host_buffers(model: nn.Module) -> dict[str, SambaTensor]:
     """Return the buffers of a module by the names that they have on the device.
 
     Args:
         model: A module, converted by ``from_torch_model_`` or not; it stays as it is.
-        prefix: Goes in front of the names of one that was not converted.
 
     Returns:
         Tensors that share the module's memory.
     """
-    names = member_names(model, root_name(model, prefix))
+    names = member_names(model, root_name(model))
     buffers: dict[str, SambaTensor] = {}
-    for path, buffer in model.named_buffers(remove_duplicate=False):
+    for path, buffer in model.named_buffers():
         name = names[path]
         known = BUFFERS.get(name)
         if known is not None and known._host.source is buffer:
@@ -156,18 +151,17 @@ def host_buffers(model: nn.Module, prefix: str | None = None) -> dict[str, Samba
     return buffers
 
 
-def empty_tensor(symbol: Symbol, name: str | None = None) -> SambaTensor:
-    """Return a tensor without values, in the shape and dtype of a symbol.
+def empty_tensor(symbol: Symbol) -> SambaTensor:
+    """Return a tensor without values, in the shape, dtype and name of a symbol.
 
     Args:
         symbol: A tensor; sizes that are not known become 0.
-        name: Its name; the symbol's when None.
 
     Raises:
         UsageError: It is no tensor that torch can hold.
     """
     sizes = [size if isinstance(size, int) else 0 for size in symbol.shape or ()]
-    return SambaTensor(shape=sizes, dtype=_dtype(symbol.type), name=name or symbol.name)
+    return SambaTensor(shape=sizes, dtype=_dtype(symbol.type), name=symbol.name)
 
 
 def empty_output(symbol: Symbol) -> SambaTensor:
@@ -197,8 +191,7 @@ def matches(symbol: Symbol, tensor: torch.Tensor) -> bool:
     if symbol.shape is None:
         return _dtype(symbol.type) == tensor.dtype
     if tuple(tensor.shape) != symbol.shape:
-        known = all(isinstance(size, int) for size in symbol.shape)
-        if known or len(symbol.shape) != tensor.dim():
+        if len(symbol.shape) != tensor.dim():
             return False
         pairs = zip(symbol.shape, tensor.shape, strict=True)
         if any(isinstance(size, int) and size != length for size, length in pairs):

@@ -164,7 +164,7 @@ class TracedState:
 
 def _zeros(tensor: torch.Tensor) -> torch.Tensor:
     """What torch's first step finds: the materializer of a state that the host does not have."""
-    return torch.zeros(tuple(tensor.shape), dtype=tensor.dtype)
+    return torch.zeros(tuple(tensor.shape))
 
 
 def _places(manifest: Manifest, kind: SymbolKind) -> dict[str, SambaTensor]:

@@ -34,13 +34,10 @@ class DeviceStore(Protocol):
         """Copy from the device to the host.
 
         Args:
-            place: Name of a region.
+            place: Name of a region that it has.
 
         Returns:
             A new tensor in memory that nothing else refers to.
-
-        Raises:
-            InputError: The device has no such place.
         """
         ...
 
@@ -48,11 +45,11 @@ class DeviceStore(Protocol):
         """Copy from the host to the device.
 
         Args:
-            place: Name of a region.
+            place: Name of a region that it has.
             tensor: A plain tensor of the shape and dtype that the device has there.
 
         Raises:
-            InputError: No such place, or shape or dtype differ.
+            InputError: Shape or dtype differ.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from pathlib import Path
 
@@ -231,3 +232,48 @@ def test_a_compiler_needs_no_session(tmp_path: Path) -> None:
     assert (Path(path).name, manifest(path).target.name) == ("other.pef", "sn30")
     with pytest.raises(UsageError, match="no graphs to compile"):
         compiler.compile_multigraph()
+
+
+def test_where_the_pef_went_is_logged_as_by_sambaflow(
+    session: SambaSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "samba_onnx.sessions.compiler"):
+        path = compiled(session, output=tmp_path / "there" / "m.pef")
+    assert caplog.messages[-2:] == [
+        f"PEF file {path} created",
+        f"Logs are generated in {path.parent}",
+    ]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_an_onnx_model_has_the_shapes_and_metadata_of_its_compilation(
+    session: SambaSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    if not check:
+        monkeypatch.setattr("samba_onnx.sessions.onnx_compiling.convert_compared", pytest.fail)
+    inputs = {"x": samba.randn(2, 4), "shift": samba.randn(3)}
+    output = tmp_path / "m.pef"
+    made = session.compile(gemm(), inputs, output=output, check=check, metadata={"mine": 1})
+    assert made == str(output)
+    one = manifest(made)
+    assert one.reference is None
+    assert one.metadata["mine"] == "1"
+    assert {symbol.name: symbol.shape for symbol in one.symbols}["z"] == (2, 3)
+    samba.utils.trace_graph(gemm(), inputs, pef=made)
+
+
+def test_an_onnx_model_is_compared_where_all_inputs_have_values(
+    session: SambaSession, tmp_path: Path
+) -> None:
+    def notes(*inputs: samba.SambaTensor) -> str:
+        return " ".join(manifest(session.compile(gemm(), inputs, output=tmp_path / "m.pef")).notes)
+
+    x, shift = samba.randn(2, 4, name="x"), samba.randn(3, name="shift")
+    lazy = samba.SambaTensor(
+        shape=(3,), name="shift", materializer=lambda tensor: torch.ones(tensor.shape)
+    )
+    empty = samba.SambaTensor(shape=(3,), dtype=torch.float32, name="shift")
+    assert notes(x, lazy) == notes(x, shift)
+    assert "values of its own" not in notes(x, shift)
+    # The original cannot run with some of its inputs.
+    assert "on values of its own for 'x', 'shift'" in notes(x, empty)

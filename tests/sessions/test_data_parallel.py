@@ -164,6 +164,25 @@ def test_replicas_of_a_new_group_meet_before_a_run_is_repeated(
     assert optimizer.device_steps == (4 + 3,)
 
 
+def test_a_run_alone_is_not_repeated_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second, ranks, argins = Second(), list[int](), Hyperparameters.argins
+
+    def noted(own: Hyperparameters, *args: Any, **options: Any) -> Any:
+        ranks.append(options["replica"])
+        return argins(own, *args, **options)
+
+    _, outputs, _ = traced(tmp_path, monkeypatch, second)
+    monkeypatch.setattr(Hyperparameters, "argins", noted)
+    inputs = [samba.from_torch_tensor(v, name=n) for n, v in (("x", X), ("label", LABEL))]
+    for data_parallel in (False, False, False, True, True, True):
+        samba.session.run(inputs, outputs, data_parallel=data_parallel)
+    assert second.reduced == 3
+    # Masks are drawn for this replica from then on that it has joined the others.
+    assert ranks == [0, 0, 0, 1, 1, 1]
+
+
 @pytest.mark.parametrize("on_rdu", [True, False])
 def test_every_mini_batch_of_a_run_is_a_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_rdu: bool

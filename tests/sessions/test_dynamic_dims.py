@@ -74,3 +74,21 @@ def test_files_of_another_form_are_refused(
     assert session.dynamic_dims == {}
     with pytest.raises(UsageError, match=r"none\.yaml cannot be read"):
         session.load_dynamic_dims_config(tmp_path / "none.yaml")
+
+
+def test_what_is_said_of_a_dimension_and_of_a_file(
+    session: SambaSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "samba_onnx.sessions.dynamic_dims"):
+        key = session.create_dynamic_dim("batch_size", 16, 16, 16)
+    assert session.dynamic_dims == {key: DimInfo(16, 16, 16)}
+    (text,) = caplog.messages
+    assert text.startswith(f"{key} is declared dynamic: ")
+    path = tmp_path / "dims.yaml"
+    path.write_text("batch_size: 3")
+    with pytest.raises(
+        UsageError,
+        match=r"dimensions; give lines such as 'batch_size: \{min: 1, max: 16, factor: 1\}'$",
+    ) as error:
+        session.load_dynamic_dims_config(path)
+    assert error.value.path == str(path)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import logging
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import onnx.parser
@@ -20,6 +22,7 @@ from samba_onnx.report import Report
 from samba_onnx.sambaflow.samba import directives
 from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.arguments import tell_idle
+from samba_onnx.sessions.fusion import DIRECTIVE, fuse, hints_beside
 from samba_onnx.sessions.options import Destination
 from tests.sessions.test_training import TOLERANCE, Regression, named
 
@@ -226,3 +229,60 @@ def test_marks_outside_of_what_is_compiled_are_still_hints(
     directives.op_fusion(Block(), "Elsewhere")
     manifest = compiled(session, tmp_path, level="o1")
     assert "Elsewhere" in notes_of(manifest)
+
+
+def test_what_one_use_marks_and_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[Any] = []
+    hints: list[Any] = []
+    module = "samba_onnx.sessions.fusion"
+    monkeypatch.setattr(f"{module}.mark_module", lambda one, name: marked.append((one, name)))
+    monkeypatch.setattr(f"{module}.marked_lines", lambda name: nullcontext(name))
+    block = Block()
+    lines = [
+        fuse(lambda _name, hint: hints.append(hint), arguments, options)
+        for arguments, options in (
+            ((block, "Encoder"), {"heuristic": "SAFE"}),
+            ((block, "Encoder"), {"heuristic": {"name": "SAFE"}}),
+            (("encoder",), {}),
+            ((), {"func_name": "encoder", "plugins": []}),
+            ((), {}),
+        )
+    ]
+    assert marked == [(block, "op_fusion(SAFE)"), (block, "op_fusion(Encoder)")]
+    names = [line.__enter__() for line in lines]
+    assert names == [None, None, "op_fusion(encoder)", "op_fusion(encoder)", "op_fusion()"]
+    assert hints == [
+        {"on": ["Block", "Encoder"], "heuristic": "SAFE"},
+        {"on": ["Block", "Encoder"], "heuristic": {"name": "SAFE"}},
+        {"on": ["encoder"]},
+        {"func_name": "encoder", "plugins": []},
+        {},
+    ]
+
+
+LEFT: dict[str, tuple[Any, Any]] = {
+    "used": ({"func_name": "encoder"}, None),
+    "used, and more": ({"func_name": "encoder", "plugins": ["l"]}, {"plugins": ["l"]}),
+    "not used": ({"func_name": "other", "on": []}, {"func_name": "other", "on": []}),
+    "a module": ({"on": ["Block", "encoder"]}, None),
+    "a heuristic": ({"on": ["Block"], "heuristic": "SAFE"}, None),
+    "settings of one": (
+        {"func_name": "encoder", "heuristic": {"tp": 1}},
+        {"heuristic": {"tp": 1}},
+    ),
+    "a word": ("words", "words"),
+    "two used": ([{"func_name": "encoder"}, {"on": ["encoder"]}], None),
+    "one of two": ([{"func_name": "encoder"}, {"func_name": "a"}], {"func_name": "a"}),
+    "none of two": ([{"on": ["b"]}, {"on": ["a"]}], [{"on": ["b"]}, {"on": ["a"]}]),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_hints_that_are_left_beside_sections(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    use, left = LEFT[name]
+    marks = [None, (1, "op_fusion(encoder)"), (2, "op_fusion(SAFE)")]
+    monkeypatch.setattr("samba_onnx.sessions.fusion.read_mark", lambda node: node)
+    program: Any = SimpleNamespace(parts=[SimpleNamespace(model=SimpleNamespace(graph=marks))])
+    expected = {"more": 1} | ({} if left is None else {DIRECTIVE: left})
+    assert hints_beside({DIRECTIVE: use, "more": 1}, [program]) == expected
+    assert hints_beside({"more": 1}, [program]) == {"more": 1}

@@ -13,7 +13,7 @@ from tests.sessions.conftest import Compiled, Parts
 
 def test_graphs_are_added_by_their_outputs(parts: Parts, compiled: Compiled) -> None:
     traces = parts.traces
-    with pytest.raises(UsageError, match="no graphs to compile"):
+    with pytest.raises(UsageError, match=r"^there are no graphs to compile: add some"):
         traces.added()
     first, second = (
         parts.tracer.trace_multigraph(compiled.model, compiled.inputs) for _ in range(2)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 
 from samba_onnx.errors import NotTracedError, PefError, UsageError
 from samba_onnx.sessions.profiler import INIT_RUNTIME, SET_PEF
+from samba_onnx.sessions.turns import TURN
 from samba_onnx.tensor import DEVICE
 from tests.sessions.conftest import Compiled, Parts
 
 
-def test_a_program_is_loaded_and_then_opened(parts: Parts, compiled: Compiled) -> None:
+def test_a_program_is_loaded_and_then_opened(
+    parts: Parts, compiled: Compiled, caplog: pytest.LogCaptureFixture
+) -> None:
     program = parts.program
+    assert program.only_graph == ""
     for what in (lambda: program.manifest, lambda: program.graph(None), program.required_pef):
         with pytest.raises(NotTracedError, match="has no PEF"):
             what()
@@ -24,10 +29,14 @@ def test_a_program_is_loaded_and_then_opened(parts: Parts, compiled: Compiled) -
     pef = program.load(compiled.path)
     assert program.required_pef() is pef
     assert program.only_graph == "forward"
-    with pytest.raises(NotTracedError, match="a PEF that was not traced"):
+    with pytest.raises(NotTracedError, match="has a PEF that was not traced: call"):
         program.required_device()
-    device = program.open_device()
+    with caplog.at_level(logging.INFO, "samba_onnx.sessions.loaded"):
+        device = program.open_device()
+    assert caplog.messages == [f"sn_create_session: PEF File: {compiled.path}"]
     assert program.required_device() is device
+    # Turns of the session and of the device are the same ones.
+    assert device.lock.mutex is TURN.mutex
     assert DEVICE.has("features")
     assert program.ledger is device.ledger
     assert program.profile() == (device.profile, ("forward",))

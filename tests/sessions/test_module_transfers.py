@@ -113,3 +113,28 @@ def test_a_buffer_that_is_only_written_comes_back(
     assert sorted(session.tensor_dict["buffers"]) == ["watching__last", "watching__steps"]
     session.to_cpu(model)
     assert (model.last.tolist(), model.steps.item()) == ([1.0, 2.0], 2)
+
+
+class Tied(torch.nn.Module):
+    """One weight under two names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False)
+        self.two.weight = self.one.weight
+        self.three = torch.nn.Linear(2, 2, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.three(self.two(self.one(x)))
+
+
+def test_what_is_tied_is_copied_once(parts: Parts, tmp_path: Path) -> None:
+    model, x = Tied(), samba.ones(1, 2, name="x")
+    samba.from_torch_model_(model)
+    path = samba.session.compile(model, (x,), output=tmp_path / "m.pef", check=False)
+    parts.tracer.trace(model, (x,), pef=path)
+    ledger = parts.program.required_device().ledger
+    for copy_ in (to_rdu, to_cpu):
+        before = len(ledger.transfers)
+        copy_(model)
+        assert len(ledger.transfers) - before == 2

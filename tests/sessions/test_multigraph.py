@@ -126,3 +126,11 @@ def test_compile_without_a_pef(session: SambaSession, tmp_path: Path) -> None:
     assert session.compile_multigraph(samba_only=True) is None
     folder = session.compile_multigraph("named", config_dict={"output_folder": str(tmp_path)})
     assert folder == str(tmp_path / "named" / "named.pef")
+
+
+def test_one_of_several_graphs_has_to_be_named(session: SambaSession, path: str) -> None:
+    trace(*make())
+    session.init_multigraph_runtime(path)
+    assert session._program.only_graph == ""
+    with pytest.raises(UsageError, match="several graphs; give graph_name, one of fill, step"):
+        session.run([], ())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -80,6 +82,81 @@ def test_events_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("called: latency 0.0000")
     profiler.start_profile()
     assert profiler.events == ()
+
+
+def measured(patch: pytest.MonkeyPatch, *events: tuple[str, float, float]) -> Profiler:
+    """A profiler that is on, and has measured these."""
+    made = Profiler()
+    made.start_profile()
+    for name, *times in events:
+        clock = SimpleNamespace(perf_counter=iter(times).__next__)
+        patch.setattr("samba_onnx.sessions.profiler.time", clock)
+        made.end_event(made.start_event(name))
+    return made
+
+
+TIMES = (("step", 1.0, 3.0), ("none", 4.0, 4.0), ("step", 5.0, 9.0), ("short", 9.0, 9.5))
+
+
+def test_means_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = measured(monkeypatch, *TIMES)
+    assert made.get_latencies(made.names()) == {"step": 3, "none": 0, "short": 0.5}
+    assert made.get_latencies(made.names(), warmup=1) == {"step": 4}
+    # Of what took no time at all, nobody can say how fast it was.
+    assert made.get_throughputs(made.names(), 6) == {"step": 2, "short": 12}
+    assert made.get_throughputs(["step"], 6, warmup=1) == {"step": 1.5}
+
+
+PRINTED: dict[str, tuple[dict[str, Any], str]] = {
+    "all": (
+        {},
+        "step: latency 3.000000 s\nnone: latency 0.000000 s\nshort: latency 0.500000 s\n",
+    ),
+    "one": ({"keys": ["short"]}, "short: latency 0.500000 s\n"),
+    "warm": ({"keys": ["step"], "warmup": 1}, "step: latency 4.000000 s\n"),
+    "both": (
+        {"keys": ["none", "short"], "num_samples_per_iter": 6},
+        "none: latency 0.000000 s\nshort: latency 0.500000 s, throughput 12.000 samples/s\n",
+    ),
+    "throughput": (
+        {"keys": ["step"], "num_samples_per_iter": 6, "measurements": ["throughput"]},
+        "step: throughput 2.000 samples/s\n",
+    ),
+    "latency": (
+        {"keys": ["step"], "num_samples_per_iter": 6, "measurements": ["latency"]},
+        "step: latency 3.000000 s\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_statistics_are_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    options, text = PRINTED[name]
+    measured(monkeypatch, *TIMES).print_statistics(**options)
+    assert capsys.readouterr().out == text
+
+
+def test_a_trace_counts_in_microseconds_since_the_first_event(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "trace.json"
+    made = measured(monkeypatch, ("inner", 2.0, 2.5), ("outer", 1.0, 3.0))
+    made.save(path)
+    rest = {"ph": "X", "pid": 0, "tid": 0}
+    assert json.loads(path.read_text()) == {
+        "traceEvents": [
+            {"name": "outer", "ts": 0.0, "dur": 2e6, **rest},
+            {"name": "inner", "ts": 1e6, "dur": 5e5, **rest},
+        ],
+        "displayTimeUnit": "ms",
+    }
+    made.start_profile()
+    made.save(path)
+    assert json.loads(path.read_text())["traceEvents"] == []
+    made.stop_profile()
+    assert made.start_event("more") is None
 
 
 @pytest.mark.parametrize("level", ["SUMMARY", "DETAILED", "", "loud"])

@@ -10,6 +10,7 @@ import samba_onnx as samba
 from samba_onnx.errors import InputError, NotTracedError, ScheduleError, UsageError
 from samba_onnx.sessions import OrderedSet, SambaSession
 from samba_onnx.sessions.tensor_access import TensorAccess
+from samba_onnx.tensor.marks import Marks
 from tests.sessions.conftest import Compiled, Parts
 
 
@@ -27,6 +28,11 @@ def test_values_are_read_by_tensor_name_and_region(
             assert one.data_ptr() != other.data_ptr()
             torch.testing.assert_close(one.torch(), other.torch(), rtol=0, atol=0)
     assert not outputs[0].has_data
+    (plain,) = session.get_tensors([outputs[0]])
+    assert plain._marks == Marks(outputs[0].sn_name)
+    outputs[0].sn_region_name = "elsewhere"
+    (marked,) = session.get_tensors([outputs[0]])
+    assert marked._marks == Marks(outputs[0].sn_name, "elsewhere")
     with pytest.raises(InputError, match="no tensor 'nothing'; traced were 'features'"):
         session.get_tensors_by_name(["nothing"])
 

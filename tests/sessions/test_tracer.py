@@ -21,6 +21,8 @@ from samba_onnx.errors import (
 )
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.sessions import SambaSession
+from samba_onnx.sessions.options import SessionOptions
+from samba_onnx.version import __version__
 from tests.sessions.conftest import Compiled, Parts
 from tests.sessions.modules import Classifier, Counter, Nested
 
@@ -245,3 +247,85 @@ def test_a_traced_model_is_saved_whole(session: SambaSession, tmp_path: Path) ->
     x.clear_data()
     with pytest.raises(UsageError, match="tensor 'x' of shape"):
         torch.save(x, tmp_path / "x.pt")
+
+
+def test_what_a_mapping_was_compiled_for_is_said_with_the_pef(compiled: Compiled) -> None:
+    with pytest.raises(UsageError, match=f"^{compiled.path} was compiled for mapping 'section'"):
+        compiled.trace(mapping="spatial")
+
+
+def test_optimizers_of_a_program_that_only_runs_forward(
+    parts: Parts, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, weights = compiled.model, compiled.model.parameters()
+    optimizers = [torch.optim.SGD([next(weights)], 0.1), torch.optim.Adam([next(weights)], 0.1)]
+    given = r"has no backward pass, but trace_graph was given SGD, Adam: to train"
+    with pytest.raises(UsageError, match=given):
+        parts.tracer.trace(model, compiled.inputs, optimizers, pef=compiled.path)
+    monkeypatch.setattr(SessionOptions, "command_line", {"inference": True})
+    outputs = parts.tracer.trace(model, compiled.inputs, optimizers, pef=compiled.path)
+    assert len(outputs) == 2
+
+
+def test_another_version_is_named(
+    parts: Parts, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusal() -> str:
+        with pytest.raises(GraphMismatchError) as error:
+            parts.tracer.trace(named(Sharper), compiled.inputs, pef=compiled.path)
+        return str(error.value)
+
+    same = f"{compiled.path} was compiled from another model than this Classifier: node"
+    assert refusal().startswith(same)
+    monkeypatch.setattr("samba_onnx.sessions.trace_checks.__version__", "0.0")
+    wrote = f"{compiled.path} (samba-onnx {__version__} wrote it) was compiled from another model"
+    assert refusal().startswith(wrote)
+
+
+def test_no_trace_for_a_graph_is_told_with_the_first_difference(
+    parts: Parts, compiled: Compiled
+) -> None:
+    other = r"those that were traced: .*Trace all graphs with"
+    none = r"^graph 'forward' of .* is none of those that were traced\. Trace all graphs with"
+    with pytest.raises(GraphMismatchError, match=none):
+        parts.tracer.init_multigraph_runtime(compiled.path)
+    parts.tracer.trace_multigraph(named(Sharper), compiled.inputs)
+    parts.tracer.trace_multigraph(named(Wider), compiled.inputs)
+    with pytest.raises(GraphMismatchError, match=other) as error:
+        parts.tracer.init_multigraph_runtime(compiled.path)
+    assert "the model Tanh" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("losses", "places"),
+    [(None, [0, 1]), (1, [1]), ([0], [0]), ([1, (0,)], [0, 1]), ([(0, 1)], [0, 1]), ([], [])],
+)
+def test_ones_are_the_gradients_of_losses(
+    parts: Parts,
+    compiled: Compiled,
+    monkeypatch: pytest.MonkeyPatch,
+    losses: object,
+    places: list[int],
+) -> None:
+    asked: list[list[samba.SambaTensor]] = []
+    monkeypatch.setattr(parts.tracer, "set_output_grads", asked.append)
+    options = {"pef": compiled.path, "loss_indices": losses}
+    outputs = parts.tracer.trace(compiled.model, compiled.inputs, **options)
+    assert asked == [[outputs[place] for place in places]]
+
+
+class Second(nn.Module):
+    def forward(self, unread: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def test_inputs_without_values_or_readers_do_not_keep_others_back(
+    session: SambaSession, tmp_path: Path
+) -> None:
+    unread, x = samba.ones(2, name="unread"), samba.ones(3, name="x")
+    path = session.compile(Second(), (unread, x), output=tmp_path / "m.pef", check=False)
+    empty = samba.SambaTensor(shape=(2,), dtype=torch.float32, name="unread")
+    for first in (unread, empty):
+        outputs = samba.utils.trace_graph(Second(), (first, x), pef=path)
+        (made,) = session.run(None, outputs)
+        assert made.torch().tolist() == [2, 2, 2]
