@@ -252,9 +252,9 @@ net (float[batch,4] x, bool c) => (float[batch,4] y) {
 @pytest.mark.parametrize(
     ("text", "sizes", "options", "shapes"),
     [
-        (TIED, {}, {}, {"x": (1, 4), "ids": (1, 1), "scale": (4,)}),
+        (TIED, {}, {}, {"x": (1, 4), "ids": (1, 128), "scale": (4,)}),
         (TIED, {}, {"dims": {"seq": 5}}, {"x": (1, 4), "ids": (1, 5), "scale": (4,)}),
-        (TIED, {}, {"input_shapes": {"x": (3, 4)}}, {"x": (3, 4), "ids": (3, 1), "scale": (4,)}),
+        (TIED, {}, {"input_shapes": {"x": (3, 4)}}, {"x": (3, 4), "ids": (3, 128), "scale": (4,)}),
         (NAMELESS, {}, {}, {"x": (1, 1)}),
         (NAMELESS, {}, {"input_shapes": {"": (None, 3)}}, {"x": (1, 3)}),
         (DOWNSAMPLED, SIZES, {}, {"x": (1, 3, 1, 8)}),
@@ -263,7 +263,7 @@ net (float[batch,4] x, bool c) => (float[batch,4] y) {
         (BRANCHES, {}, {}, {"x": (1, 4), "c": ()}),
     ],
 )
-def test_what_nothing_states_is_one(
+def test_what_nothing_states_is_one_or_the_length_of_a_sequence(
     text: str,
     sizes: dict[str, tuple[int, ...]],
     options: dict[str, Any],
@@ -288,11 +288,11 @@ def test_what_nothing_states_is_one(
 
 def test_the_note_says_what_was_assumed_and_how_to_say_otherwise() -> None:
     (note,) = samba_onnx.analyze(model(ATTENTION, SQUARE), dims={"seq": 3}).notes
-    assert note.startswith("dynamic dimension batch is taken as 1")
+    assert note.startswith("of the dynamic dimensions batch is taken as 1")
     assert "--dim batch=N" in note
     assert "--keep-dynamic" in note
     (note,) = samba_onnx.analyze(model(NAMELESS)).notes
-    assert note.startswith("dynamic dimensions x[0], x[1] are taken as 1")
+    assert note.startswith("of the dynamic dimensions x[0], x[1] are taken as 1")
     assert "--input-shape x=1,1" in note
     assert not samba_onnx.analyze(model(NAMELESS), input_shapes={"x": (1, 1)}).notes
 

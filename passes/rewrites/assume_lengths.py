@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import TopologicalSortPass
 
 from samba_onnx.errors import ModelError
+from samba_onnx.facts.operators import Kind, facts
 from samba_onnx.passes.rewrites.bind_dimensions import LENGTHS, BindDimensionsPass, Shapes
 from samba_onnx.passes.rewrites.infer_shapes import InferShapesPass
 from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
@@ -28,10 +29,6 @@ _CACHE: Final = re.compile(r"past|cache", re.IGNORECASE)
 _TOTAL: Final = re.compile(r"total|past.*\+|mask", re.IGNORECASE)
 _ENCODER: Final = re.compile(r"encoder|enc_|src", re.IGNORECASE)
 _POSITIONS: Final = re.compile(r"position|pos_?emb|pos_?enc|(^|\.|_)wpe(\.|$)", re.IGNORECASE)
-_SAME_ELEMENTS: Final = frozenset(
-    {"Add", "Cast", "Clip", "Identity", "Mul", "Reshape", "Squeeze", "Sub", "Unsqueeze", "Where"}
-)
-"""Operators behind which an input's numbers are still indices; Keras adds the rows to those below zero."""
 _RECURRENT: Final = frozenset({"GRU", "LSTM", "RNN"})
 _INTEGERS: Final = frozenset({ir.DataType.INT32, ir.DataType.INT64})
 
@@ -182,7 +179,9 @@ def _chooses_rows(value: ir.Value) -> bool:
         for node, position in pending.pop().uses():
             if node.op_type == "Gather" and position == 1 and _table(node) is not None:
                 return True
-            if node.op_type in _SAME_ELEMENTS:
+            row = facts(node.op_type, node.domain)
+            # Keras adds the rows to indices below zero, others clip or convert them.
+            if row is not None and row.kind in (Kind.ELEMENTWISE, Kind.VIEW):
                 pending += [output for output in node.outputs if output not in seen]
                 seen.update(node.outputs)
     return False
