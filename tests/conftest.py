@@ -46,8 +46,8 @@ def _nothing_of_the_process_is_left() -> Iterator[None]:
     if "samba_onnx.tensor.random_values" in sys.modules:
         values = sys.modules["samba_onnx.tensor.random_values"]
         values.RANDOM.seed(None, values.FAITHFUL)
-    if "samba_onnx.sessions.options" in sys.modules:
-        sys.modules["samba_onnx.sessions.options"].SessionOptions.command_line = {}
+    if "samba_onnx.sessions.session_options" in sys.modules:
+        sys.modules["samba_onnx.sessions.session_options"].SessionOptions.command_line = {}
 
 
 @pytest.fixture(scope="session", autouse=True)

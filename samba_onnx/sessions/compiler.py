@@ -42,7 +42,13 @@ from samba_onnx.sessions.onnx_modules import (
     Losses,
     trained_module,
 )
-from samba_onnx.sessions.options import Destination, Model, SessionOptions, Settings, output_path
+from samba_onnx.sessions.session_options import (
+    Destination,
+    Model,
+    SessionOptions,
+    Settings,
+    output_path,
+)
 from samba_onnx.sessions.spatial import refuse_batch_dimensions
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced import TracedGraph

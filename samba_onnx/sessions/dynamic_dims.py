@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from samba_onnx.errors import UsageError
-from samba_onnx.sessions.options import SessionOptions
+from samba_onnx.sessions.session_options import SessionOptions
 from samba_onnx.sessions.yaml_files import read_mapping
 
 LOGGER: Final = logging.getLogger(__name__)

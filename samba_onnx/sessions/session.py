@@ -24,12 +24,12 @@ from samba_onnx.sessions.graph_traces import GraphTraces
 from samba_onnx.sessions.hyperparameters import NO_NUMBERS
 from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.onnx_writer import OnnxWriter
-from samba_onnx.sessions.options import SessionOptions
 from samba_onnx.sessions.profiler import Profiler, profiling
 from samba_onnx.sessions.program_names import ProgramNames
 from samba_onnx.sessions.run_arguments import ALL_SECTIONS, RunArguments
 from samba_onnx.sessions.runner import Runner
 from samba_onnx.sessions.runtime_profile import RuntimeProfile
+from samba_onnx.sessions.session_options import SessionOptions
 from samba_onnx.sessions.tensor_access import TensorAccess
 from samba_onnx.sessions.trace_mode import TraceMode
 from samba_onnx.sessions.traced_state import TracedState

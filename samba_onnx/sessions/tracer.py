@@ -39,8 +39,8 @@ from samba_onnx.sessions.loaded import LoadedProgram
 from samba_onnx.sessions.onnx_models import input_symbols, is_onnx, model_source, onnx_fingerprint
 from samba_onnx.sessions.onnx_modules import Losses, trained_module
 from samba_onnx.sessions.optimizer_steps import OptimizerSteps, check_records, send_state
-from samba_onnx.sessions.options import SessionOptions
 from samba_onnx.sessions.profiler import SET_TENSORS, Profiler
+from samba_onnx.sessions.session_options import SessionOptions
 from samba_onnx.sessions.spatial import (
     checked_mapping,
     one_mini_batch,

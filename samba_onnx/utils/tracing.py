@@ -17,7 +17,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.sessions import SESSION
 from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.sessions.onnx_modules import Losses
-from samba_onnx.sessions.options import flat_options
+from samba_onnx.sessions.session_options import flat_options
 from samba_onnx.tensor import SambaTensor
 
 _NO_GRADIENTS: Final[Mapping[str, torch.Tensor]] = MappingProxyType({})

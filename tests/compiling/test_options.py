@@ -197,7 +197,7 @@ from docs.generators.options import options_page
 from samba_onnx.cli.application import run_command
 from samba_onnx.pef import load_pef
 from samba_onnx.sessions.arguments import ARGUMENTS
-from samba_onnx.sessions.options import settings_keywords
+from samba_onnx.sessions.session_options import settings_keywords
 
 text = '<ir_version: 8, opset_import: ["" : 18]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
 onnx.save(onnx.parser.parse_model(text), "m.onnx")

@@ -24,7 +24,7 @@ from samba_onnx.pef.manifest import Manifest
 from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.compiler import Compiler
 from samba_onnx.sessions.graph_traces import GraphTraces
-from samba_onnx.sessions.options import Destination, SessionOptions
+from samba_onnx.sessions.session_options import Destination, SessionOptions
 from samba_onnx.sessions.trace_mode import TraceMode
 from tests.sessions.modules import Doubled
 

@@ -23,7 +23,7 @@ from samba_onnx.sambaflow.samba import directives
 from samba_onnx.sessions import SambaSession
 from samba_onnx.sessions.arguments import tell_idle
 from samba_onnx.sessions.fusion import DIRECTIVE, fuse, hints_beside
-from samba_onnx.sessions.options import Destination
+from samba_onnx.sessions.session_options import Destination
 from tests.sessions.test_training import TOLERANCE, Regression, named
 
 RULES = """

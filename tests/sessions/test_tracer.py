@@ -21,7 +21,7 @@ from samba_onnx.errors import (
 )
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.sessions import SambaSession
-from samba_onnx.sessions.options import SessionOptions
+from samba_onnx.sessions.session_options import SessionOptions
 from samba_onnx.version import __version__
 from tests.sessions.conftest import Compiled, Parts
 from tests.sessions.modules import Classifier, Counter, Nested

@@ -15,7 +15,7 @@ from torch import nn
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.roundings import Rounding
 from samba_onnx.sessions.arguments import tell_idle
-from samba_onnx.sessions.options import (
+from samba_onnx.sessions.session_options import (
     Destination,
     SessionOptions,
     default_name,
