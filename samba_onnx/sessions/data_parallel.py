@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import json
 import weakref
 from typing import Final
 
 import numpy as np
 
 from samba_onnx.errors import ScheduleError, UsageError
+from samba_onnx.pef.decoding import to_tree
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.program.kinds import LOADED_KINDS, SectionType
 from samba_onnx.replicas.endings import tell_end
@@ -173,7 +175,7 @@ class DataParallel:
 def _print(manifest: Manifest) -> str:
     """Return a text that only manifests of equal programs have."""
     # A digest: the manifest of a large model is too long to be sent by every replica.
-    return hashlib.sha256(repr(manifest).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(to_tree(manifest)).encode()).hexdigest()
 
 
 def _tensors(manifest: Manifest) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from samba_onnx.errors import ScheduleError, UsageError
-from samba_onnx.pef.manifest import Symbol
+from samba_onnx.pef.manifest import Cause, Direction, Manifest, Symbol
 from samba_onnx.program.kinds import SectionType, SymbolKind
 from samba_onnx.replicas.group import Replicas
 from samba_onnx.runtime.reducing import GradientReduction, ReductionMode
 from samba_onnx.sessions.data_parallel import DataParallel, checked_mode
+from tests.report.samples import all_on_rdu, transfer
 
 SYMBOLS = [
     Symbol(name, kind, "tensor(float)", (2,), name)
@@ -27,14 +28,22 @@ SYMBOLS = [
         ("x", SymbolKind.INPUT),
     )
 ]
-MANIFEST: Any = SimpleNamespace(
-    symbols=SYMBOLS,
-    residents=lambda: {"empty", "w", "b", "unplanned", "x"},
-    graphs=[
-        SimpleNamespace(
-            load_transfers=[SimpleNamespace(symbol=n) for n in ("empty", "w", "b", "passing", "x")]
+MANIFEST = replace(
+    all_on_rdu(),
+    symbols=tuple(SYMBOLS),
+    # Its section reads "passing", which therefore does not stay.
+    sections=tuple(replace(each, weights=("passing",)) for each in all_on_rdu().sections),
+    graphs=tuple(
+        replace(
+            each,
+            inputs=("x",),
+            load_transfers=tuple(
+                transfer(name, 8, Direction.HOST_TO_RDU, Cause.WEIGHT, None)
+                for name in ("empty", "w", "b", "passing", "x")
+            ),
         )
-    ],
+        for each in all_on_rdu().graphs
+    ),
 )
 
 
@@ -108,15 +117,19 @@ class Counts:
 
 
 def joined(
-    patch: pytest.MonkeyPatch, group: Group, counts: Counts | None = None, *types: SectionType
+    patch: pytest.MonkeyPatch,
+    group: Group,
+    counts: Counts | None = None,
+    *types: SectionType,
+    manifest: Manifest = MANIFEST,
 ) -> tuple[Device, Any]:
     """A device and its program after a run joined."""
     patch.setattr(Replicas, "current", lambda _known: group)
     device = Device()
-    pef = SimpleNamespace(manifest=MANIFEST, path="mine.pef")
+    pef = SimpleNamespace(manifest=manifest, path="mine.pef")
     program: Any = SimpleNamespace(
         device=device,
-        manifest=MANIFEST,
+        manifest=manifest,
         required_pef=lambda: pef,
         hyperparameters=counts or Counts(),
     )
@@ -210,10 +223,18 @@ def test_prints_are_of_the_whole_manifest(monkeypatch: pytest.MonkeyPatch) -> No
         prints.append(own)
         return [own, own]
 
-    joined(monkeypatch, Group(1, others={str: keep}))
-    monkeypatch.setattr(MANIFEST, "more", 1, raising=False)
-    joined(monkeypatch, Group(1, others={str: keep}))
-    assert len(set(prints)) == 2
+    section = MANIFEST.sections[0]
+    others = (
+        MANIFEST,
+        replace(MANIFEST, level="o0"),
+        replace(MANIFEST, symbols=MANIFEST.symbols[:-1]),
+        replace(MANIFEST, sections=(replace(section, flops=section.flops + 1),)),
+    )
+    for manifest in others:
+        joined(monkeypatch, Group(1, others={str: keep}), manifest=manifest)
+    assert len(set(prints)) == len(others)
+    joined(monkeypatch, Group(1, others={str: keep}), manifest=replace(MANIFEST))
+    assert prints[-1] == prints[0]
 
 
 def test_how_a_run_reduces(monkeypatch: pytest.MonkeyPatch) -> None:
