@@ -138,10 +138,11 @@ FAULTS: dict[str, tuple[dict[str, str], Callable[[np.ndarray], np.ndarray]]] = {
 """By fault, the ends of the names of the tensors that have it, and what becomes of their numbers."""
 
 
+@pytest.mark.sampled(every=3)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float16 BERT", "QDQ BERT"])
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("seed", [0, 5])
-@pytest.mark.slow
 def test_a_fault_in_any_layer_is_seen(kind: str, fault: str, seed: int, tmp_path: Path) -> None:
     model = MAKERS[kind](seed)
     endings, new = FAULTS[fault]

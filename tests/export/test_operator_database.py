@@ -36,7 +36,14 @@ def _page() -> str:
     return page
 
 
-@pytest.mark.parametrize("step", [STEP, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "step",
+    [
+        STEP,
+        pytest.param(6, marks=pytest.mark.slow),
+        pytest.param(1, marks=[pytest.mark.slow, pytest.mark.exhaustive]),
+    ],
+)
 def test_first_samples_of_operators_pass_where_the_table_says_so(
     step: int, record_property: Record
 ) -> None:
@@ -65,7 +72,7 @@ def test_a_wrong_result_is_noticed() -> None:
     assert verdict(case, other).reason.startswith("wrong: ")
 
 
-@pytest.mark.sampled(every=8)
+@pytest.mark.sampled(every=16)
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_sample_of_every_operator_is_as_the_table_says(shard: int) -> None:
