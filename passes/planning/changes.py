@@ -63,15 +63,16 @@ class PlacedGraph:
         # Islands are looked for anew: sizes that the CPU computes for a refused node only are the RDU's
         # once it takes it.
         strict = demote_islands(self.model, placement, machine.target, machine.level, machine.rules)
-        measures = [measure(self.model, strict, self.machine, self.roles)]
+        chosen = measure(self.model, strict, self.machine, self.roles)
         if self.optimal:
             proposal = cheapest_placement(
                 self.model.graph, strict, self.roles, self.machine, self.pinned
             )
             if proposal is not None:
-                measures.append(measure(self.model, proposal, self.machine, self.roles))
-        # As the compiler chooses: it plans both placements, and takes the shorter run.
-        return min(measures, key=lambda each: each.seconds)
+                other = measure(self.model, proposal, self.machine, self.roles)
+                # As the compiler chooses, which plans both.
+                chosen = other if other.is_preferred(chosen) else chosen
+        return chosen
 
 
 def changes(graph: PlacedGraph, advise: Advise) -> tuple[tuple[Change, ...], Bound | None]:

@@ -39,6 +39,15 @@ class Measure:
     """Copied between host and RDU."""
     seconds: float
     """Modelled, as a plan and its report have it."""
+    fallbacks: int = 0
+    """Groups of nodes on the CPU."""
+
+    def is_preferred(self, strict: Measure) -> bool:
+        """Return whether it is chosen in the place of the placement by what the target supports.
+
+        A run has to be shorter, and no fallback more is worth that.
+        """
+        return self.seconds < strict.seconds and self.fallbacks <= strict.fallbacks
 
     def minus(self, other: Measure) -> Measure:
         """Return by how much this one is more than another."""
@@ -46,6 +55,7 @@ class Measure:
             self.transfers - other.transfers,
             self.bytes - other.bytes,
             self.seconds - other.seconds,
+            self.fallbacks - other.fallbacks,
         )
 
 
@@ -96,7 +106,9 @@ def measure(
         for value in (*stage.inputs, *stage.outputs)
     }
     time = schedule_time(graph, records, target.summary, regions)
-    return Measure(len(transfers), sum(transfer.bytes for transfer in transfers), time.total)
+    size = sum(transfer.bytes for transfer in transfers)
+    fallbacks = sum(not stage.on_rdu for stage in stages)
+    return Measure(len(transfers), size, time.total, fallbacks)
 
 
 def _stage(place: int, stage: StageInterface) -> Stage:

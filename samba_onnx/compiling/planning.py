@@ -22,6 +22,7 @@ from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.islands import demote_islands
 from samba_onnx.passes.planning.joining import JoinedProgram, PlacedPart, join
 from samba_onnx.passes.planning.legalising import LegalisationOptions, PlannedChooser
+from samba_onnx.passes.planning.measuring import Measure
 from samba_onnx.passes.planning.optimum import Machine, cheapest_placement
 from samba_onnx.passes.planning.overwriting import copy_what_is_read_on, overwrite_last
 from samba_onnx.passes.planning.partitioning import Group, Home, group, partition
@@ -372,9 +373,9 @@ def _cheapest(
 
 
 def _better(strict: GraphPlan, other: GraphPlan) -> GraphPlan:
-    """Return the plan with which a run takes less modelled time; no fallback more is worth it."""
-    faster = other.seconds < strict.seconds and len(other.fallbacks) <= len(strict.fallbacks)
-    return other if faster else strict
+    """Return the plan with which a run takes less modelled time, if it has no fallback more."""
+    before, after = (Measure(0, 0, each.seconds, len(each.fallbacks)) for each in (strict, other))
+    return other if after.is_preferred(before) else strict
 
 
 def _placed(part: Part, model: ir.Model, settings: CompilerSettings) -> PlacedPart:

@@ -137,4 +137,4 @@ def test_what_is_computed_at_load_and_what_nobody_can_tell_take_no_time() -> Non
     # Two copies of 16 bytes either way, and one of the result.
     assert late_seconds == pytest.approx(measured(text).seconds, rel=1e-12)
     unknown = "g (float[4] x) => (float[4] y) { y = com.example.Own(x) }"
-    assert measured(unknown, cpu=("Own",)) == Measure(0, 0, host.call_seconds)
+    assert measured(unknown, cpu=("Own",)) == Measure(0, 0, host.call_seconds, 1)
