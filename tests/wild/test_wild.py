@@ -16,7 +16,14 @@ from tests.wild.catalogue import SUBJECTS
 from tests.wild.distributions import UnreachableError
 from tests.wild.outcome import REFUSED, RIGHT, WRONG, Outcome, measure
 from tests.wild.subject import Subject
-from tests.wild.table import difference, is_worse, read, summary, write
+from tests.wild.table import (
+    difference,
+    is_worse,
+    on_this_processor,
+    read,
+    summary,
+    write,
+)
 
 QUICK = (
     "skl2onnx/random_forest",
@@ -65,7 +72,8 @@ def fetched(subject: Subject) -> onnx.ModelProto:
 def test_a_model_of_another_tool(name: str, tmp_path: Path) -> None:
     model = fetched(SUBJECTS[name])
     subject = dataclasses.replace(SUBJECTS[name], build=lambda: model)
-    changes = difference(measure(subject, tmp_path), TABLE.get(name))
+    outcome = measure(subject, tmp_path)
+    changes = difference(outcome, on_this_processor(name, outcome, TABLE.get(name)))
     assert not changes, changes
 
 
@@ -155,3 +163,18 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
         "| a | 1 | 0 | 0 | 0 | 0 | 0 (0 %) |",
         "| b | 1 | 1 | 0 | 9 | 8 | 7 (87.5 %) |",
     ]
+
+
+def test_what_is_laid_out_for_a_processor_is_compared_without_its_nodes() -> None:
+    name = "onnxruntime/mobilenet_v3-all"
+    expected = TABLE[name]
+    here = dataclasses.replace(expected, original=36, nodes=54, on_rdu=54)
+    assert not difference(here, on_this_processor(name, here, expected))
+    fallen = dataclasses.replace(here, on_rdu=53)
+    assert "worse" in difference(fallen, on_this_processor(name, fallen, expected))
+    wrong = dataclasses.replace(here, result=WRONG)
+    assert "worse" in difference(wrong, on_this_processor(name, wrong, expected))
+    # Of any other model every node counts.
+    other = "onnxruntime/bert-extended"
+    fewer = dataclasses.replace(TABLE[other], original=143, nodes=67, on_rdu=67)
+    assert difference(fewer, on_this_processor(other, fewer, TABLE[other]))
