@@ -29,7 +29,7 @@ def coverage_of(manifest: Manifest) -> Coverage:
         The counts; of graphs for several sizes those of the one with the most nodes on the CPU, for a run executes
         one of them.
     """
-    sections, fallbacks = _counted(manifest)
+    sections, fallbacks = counted_stages(manifest)
     rdu_nodes, cpu_nodes = _by_operator(sections), _by_operator(fallbacks)
     rdu_flops, cpu_flops = _operator_flops(sections), _operator_flops(fallbacks)
     operators = [
@@ -59,8 +59,12 @@ def coverage_of(manifest: Manifest) -> Coverage:
     )
 
 
-def _counted(manifest: Manifest) -> tuple[list[Section], list[Fallback]]:
-    """Return the stages that are counted: all, or those of one of several sizes."""
+def counted_stages(manifest: Manifest) -> tuple[list[Section], list[Fallback]]:
+    """Return the sections and fallbacks that are counted: all, or those of one of several sizes.
+
+    Args:
+        manifest: The manifest of any PEF.
+    """
     if not any(graph.model_names for graph in manifest.graphs):
         return list(manifest.sections), list(manifest.fallbacks)
     stages = {

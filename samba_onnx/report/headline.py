@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
 from samba_onnx.pef.manifest import Cause, Graph, Manifest
+from samba_onnx.report.coverage import counted_stages
 from samba_onnx.report.report_records import Coverage, TransferTotal
 from samba_onnx.report.sizes import run_graphs, sizes_text
 from samba_onnx.report.times import ModelledTime
@@ -102,11 +103,10 @@ def _slowest_operator(manifest: Manifest, graphs: Sequence[Graph]) -> tuple[str,
     """Return the operator that takes most of the CPU's time, and its share of that."""
     called = {call.stage for graph in graphs for call in graph.calls}
     fallbacks = [fallback for fallback in manifest.fallbacks if fallback.id in called]
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     for fallback in fallbacks:
         for node in fallback.reasons:
-            # A Counter of floats, which its annotation does not know.
-            seconds[node.op_type] += node.seconds  # type: ignore[assignment]
+            seconds[node.op_type] += node.seconds
     total = sum(fallback.seconds for fallback in fallbacks)
     operator, most = max(seconds.items(), key=lambda item: item[1], default=("", 0))
     return operator, most / total if total else 0.0
@@ -115,7 +115,8 @@ def _slowest_operator(manifest: Manifest, graphs: Sequence[Graph]) -> tuple[str,
 def _placement(manifest: Manifest, coverage: Coverage, per_run: tuple[TransferTotal, ...]) -> str:
     """Return how many nodes and how much of the work run where."""
     if not coverage.cpu_nodes:
-        sections = count_text(len(manifest.sections), "section")
+        counted, _ = counted_stages(manifest)
+        sections = count_text(len(counted), "section")
         nodes = coverage.rdu_nodes
         subject = "the only node" if nodes == 1 else f"all {nodes:,} nodes"
         return f"{subject} on the RDU in {sections}"
@@ -149,7 +150,8 @@ def _bound(manifest: Manifest, time: ModelledTime, graphs: Sequence[Graph]) -> s
 
 def _chosen(manifest: Manifest) -> str:
     """Say how many of the nodes on the CPU are there to save time, or run at load only."""
-    nodes = [node for fallback in manifest.fallbacks for node in fallback.reasons]
+    _, fallbacks = counted_stages(manifest)
+    nodes = [node for fallback in fallbacks for node in fallback.reasons]
     at_load = sum(node.at_load for node in nodes)
     # Each node once: one that is computed at load costs no time in a run, supported or not.
     saving = sum(node.supported and not node.at_load for node in nodes)

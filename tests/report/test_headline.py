@@ -140,3 +140,18 @@ def test_the_time_is_that_of_a_run(rules: list[str]) -> None:
     manifest = samba_onnx.analyze(model, no_legalise=rules)
     report = Report.from_manifest(manifest)
     assert f" → sn40l: {second_text(report.modelled_time.total_seconds)} per run" in report.headline
+
+
+def test_several_sizes_are_counted_once() -> None:
+    model = cached_onnx("lstm", "tiny", dynamic=True)
+    one = samba_onnx.analyze(model, dims={"batch": 4, "sequence": 8})
+    two = samba_onnx.analyze(model, dims={"batch": (1, 4), "sequence": 8})
+    (*_, nodes), (*_, counted) = _headline(one).split("; "), _headline(two).split("; ")
+    assert "[batch 1 or 4, sequence 8]" in _headline(two)
+    assert counted == nodes  # as many nodes, in as many sections
+    (*_, forced), (*_, both) = (
+        _headline(samba_onnx.analyze(model, dims=dims, no_legalise=["all"])).split(": ")[1:]
+        for dims in ({"batch": 4, "sequence": 8}, {"batch": (1, 4), "sequence": 8})
+    )
+    # Behind the time, which says that there are two graphs.
+    assert both.partition("; ")[2] == forced.partition("; ")[2]
