@@ -70,3 +70,10 @@ def test_a_report_of_an_older_version_states_neither_precision_nor_version() -> 
     assert not different(older, report)
     # As its document is read: fields that it lacks have these values.
     assert read_report(older.to_json().encode(), "old.json") == older
+
+
+def test_one_size_is_not_several(model: Path) -> None:
+    one, two = _report(model), _report(model, dims={"batch": (1, 8)})
+    assert "sizes" in different(one, two)
+    assert "sizes" in different(two, one)
+    assert not different(two, two)

@@ -67,3 +67,14 @@ def test_annotations_are_of_the_users_lines_and_at_most_ten() -> None:
     lines = github_annotations(report, "analyze")
     assert len(lines) == 10
     assert lines[0].startswith("::warning file=a%2Cb.py,line=0,")
+
+
+def test_what_the_target_could_run_is_no_fault_of_a_line() -> None:
+    manifest = detector()
+    (fallback,) = manifest.fallbacks
+    first, second = fallback.reasons
+    chosen = dataclasses.replace(second, location="detector.py:50", supported=True)
+    moved = dataclasses.replace(fallback, reasons=(first, chosen))
+    report = Report.from_manifest(dataclasses.replace(manifest, fallbacks=(moved,)))
+    (line,) = github_annotations(report, "analyze")
+    assert "line=41" in line
