@@ -184,3 +184,25 @@ def test_steps_of_recurrent_layers_are_a_sequence(
 def test_the_name_of_an_input_makes_no_sequence_of_its_batch() -> None:
     model = _model("g (float[?,8] tokens) => (float[a,8] y) { y = Relu(tokens) }")
     assert _bound(model) == [(1, 8)]
+
+
+def test_what_an_encoder_read_is_whole_beside_a_cache() -> None:
+    text = CACHE.format(total="total_length", words=_table("words", 9, 4))
+    text = text.replace("attention_mask)", "attention_mask, float[batch,encoder_length,4] read)", 1)
+    text = text.replace("int64[d,e] z)", "int64[d,e] z, float[f,g,4] v)", 1)
+    model = _model(
+        text.replace("z = Neg(attention_mask)", "z = Neg(attention_mask)\n    v = Neg(read)")
+    )
+    assert _bound(model)[3] == (1, 128, 4)
+
+
+def test_a_buffer_of_positions_says_how_many_there_are() -> None:
+    numbers = ", ".join(map(str, range(32)))
+    model = _model(
+        f"""g (int64[batch,sequence] ids) => (float[a,b,4] y, int64[1,32] z)
+        <{_table("words", 9, 4)}, int64[1,32] position_ids = {{{numbers}}}> {{
+            y = Gather(words, ids)
+            z = Neg(position_ids)
+        }}"""
+    )
+    assert _bound(model) == [(1, 32)]
