@@ -35,7 +35,12 @@ def test_a_row_with_other_layers_is_the_same_but_for_them() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [pytest.param("o0", marks=pytest.mark.exhaustive), "o3"])
 @pytest.mark.parametrize(
-    ("name", "layers"), [("sn30/gpt2/o3/1600x6", 48), ("sn40l/llama/token/llama-3-70b", 80)]
+    ("name", "layers"),
+    [
+        # Its layers are compiled below, in CI too.
+        pytest.param("sn30/gpt2/o3/1600x6", 48, marks=pytest.mark.exhaustive),
+        ("sn40l/llama/token/llama-3-70b", 80),
+    ],
 )
 def test_full_sizes_compile_below_4_gb(name: str, layers: int, level: str) -> None:
     command = [sys.executable, "-m", "benchmarks.scale_worker", name, str(layers), level]

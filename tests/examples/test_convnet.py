@@ -123,6 +123,8 @@ def test_dropout_changes_training(
     assert (weights[0] - weights[1]).abs().max() > 1e-3
 
 
+# CI runs those of the logistic regression, which go the same way.
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_all_commands_in_processes_of_their_own(tmp_path: Path) -> None:
     """As they are printed in the README: an epoch, another from its checkpoint, inference.

@@ -152,6 +152,8 @@ def test_it_goes_on_from_a_checkpoint_in_several_files(
     assert_same_model(Path("b"), model, 1e-6)
 
 
+# CI runs those of the logistic regression, which go the same way.
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_all_commands_in_processes_of_their_own(tmp_path: Path) -> None:
     """As they are printed in the README: an epoch, three more from its checkpoint, inference.

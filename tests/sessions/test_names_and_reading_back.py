@@ -163,7 +163,7 @@ def test_random_graphs(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, phases=PHASES, suppress_health_check=FIXTURES)
+@settings(max_examples=75, deadline=None, phases=PHASES, suppress_health_check=FIXTURES)
 @given(STEPS, INDICES, INDICES, st.booleans())
 def test_many_random_graphs(
     tmp_path: Path, steps: list[Step], outputs: list[int], losses: list[int], accumulates: bool
