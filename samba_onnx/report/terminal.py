@@ -355,7 +355,7 @@ def _further(report: Report, rows: int | None) -> RenderableType | None:
 BRIEF: tuple[Block, ...] = (
     _notes,
     _changes,
-    _few(_fallbacks, 4),
+    _few(_fallbacks, 3),
     _few(_boundaries, 4),
     brief_facts,
     _fits,
