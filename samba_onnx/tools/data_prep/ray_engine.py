@@ -5,9 +5,10 @@ Its machines read and write the same folders, as a network file system shows the
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Final
 
 from samba_onnx.errors import ExecutionError, SambaError
@@ -35,6 +36,22 @@ class RayEngine:
 
     def run(self, job: Job, reporter: Reporter) -> Iterator[tuple[FileTask, FileResult]]:
         """Yield the result of every file."""
+        # Closed, whatever happens: a job that is left in the middle would go on in threads of this process.
+        with contextlib.closing(self._outcomes(job)) as outcomes:
+            for number, result in outcomes:
+                task = job.tasks[number]
+                if isinstance(result, SambaError):
+                    raise result
+                if isinstance(result, str):
+                    raise ExecutionError(f"{task.source}: a worker of the cluster failed: {result}")
+                reporter.advance(task.source.stat().st_size, result.metrics.articles)
+                yield task, result
+
+    def _outcomes(self, job: Job) -> Generator[tuple[int, FileResult | SambaError | str]]:
+        """Yield the number of every file, with its result or error, as Ray finishes them.
+
+        The job lives as long as this generator: nothing else refers to it, and Ray ends a job with its data set.
+        """
         if not self._ray.is_initialized():
             _start(self._ray)
         self._data.DataContext.get_current().enable_progress_bars = False
@@ -47,13 +64,7 @@ class RayEngine:
             _Worker, fn_constructor_args=(job,), compute=pool
         )
         for outcome in outcomes.iter_rows():
-            task, result = job.tasks[outcome["number"]], outcome["result"]
-            if isinstance(result, SambaError):
-                raise result
-            if isinstance(result, str):
-                raise ExecutionError(f"{task.source}: a worker of the cluster failed: {result}")
-            reporter.advance(task.source.stat().st_size, result.metrics.articles)
-            yield task, result
+            yield outcome["number"], outcome["result"]
 
 
 def _start(ray: Any) -> None:
