@@ -9,6 +9,7 @@ import collections
 import functools
 import gc
 import itertools
+import operator
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -208,7 +209,11 @@ def is_own_object(value: Any) -> bool:
 
 
 def _is_own(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] not in _FOREIGN
+    return _top(kind.__module__) not in _FOREIGN
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def owners(module: nn.Module) -> list[Any]:
@@ -259,7 +264,8 @@ class _Caches:
     def all(self) -> list[Any]:
         """Return them, each once."""
         objects = gc.get_objects()
-        caches = [one for one in objects if type(one) is _CACHE]
+        kinds = map(operator.is_, map(type, objects), itertools.repeat(_CACHE))
+        caches = list(itertools.compress(objects, kinds))
         # What was frozen, as by a server before it forks, is not listed. To ask how much that is would
         # walk through all of it; the names of the interpreter are as old as any.
         if not _lists(objects, vars(sys)):
@@ -274,8 +280,8 @@ _CACHES: Final = _Caches()
 
 
 def _lists(objects: list[Any], one: object) -> bool:
-    # Not "in", which asks objects of all kinds whether they are equal.
-    return any(other is one for other in objects)
+    # Not "in", which asks objects of all kinds whether they are equal; and no loop, for there are a million.
+    return any(map(operator.is_, objects, itertools.repeat(one)))
 
 
 def _named_caches() -> Iterator[Any]:
@@ -290,8 +296,10 @@ def _named_caches() -> Iterator[Any]:
 
 def _clear(cache: Any, belongs: Callable[[Any], bool]) -> None:
     """Empty the cache of a function if it holds what does not belong there."""
-    # Most caches of a process are empty, and to look into one takes several walks.
-    if not cache.cache_info().currsize:
+    # Most caches of a process are empty, and to look into one takes several walks. Those of the standard library are
+    # the largest (typing, re), and no function there returns a tensor.
+    module = getattr(cache, "__module__", None) or ""
+    if not cache.cache_info().currsize or _top(module) in sys.stdlib_module_names:
         return
     held = gc.get_referents(cache)
     for _ in range(3):  # its dict, the links inside, and what was returned
