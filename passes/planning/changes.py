@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,12 +17,12 @@ from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.targets import Support
 from samba_onnx.passes.targets.checks import is_static
-from samba_onnx.passes.targets.reasons import ReasonCode
+from samba_onnx.passes.targets.reasons import Reason, ReasonCode
 from samba_onnx.passes.timing.node_work import value_bytes
 from samba_onnx.pef.changes import Bound, Change
 from samba_onnx.program.dataflow import name_of, reads
 
-_OF_VALUES: Final = frozenset(
+OF_VALUES: Final = frozenset(
     {
         ReasonCode.DYNAMIC_SHAPE,
         ReasonCode.UNKNOWN_RANK,
@@ -35,8 +36,8 @@ _MOST_NODES: Final = 100_000
 _LEAST_CHANGES: Final = 3
 """Changes that are measured however large the graph is."""
 
-Advise = Callable[[ir.Node], str]
-"""Returns what to write in the place of a node that falls back; empty where nothing is known."""
+Advise = Callable[[ir.Node, Reason], str]
+"""Returns what to write in the place of a node that falls back for a reason."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,15 @@ def changes(graph: PlacedGraph, advise: Advise) -> tuple[tuple[Change, ...], Bou
         first; of a large graph those with most nodes only. And what a run would cost if all nodes ran on
         the RDU; None where they do.
     """
-    groups: dict[tuple[ReasonCode, str], list[ir.Node]] = {}
+    groups: dict[tuple[ReasonCode, str], dict[ir.Node, Reason]] = {}
     refused = {n: s.reason for n, s in graph.placement.supports.items() if s.reason is not None}
     for node, reason in refused.items():
         # A value without a size cannot be copied to a device, whatever operators that has.
-        if reason.code not in _OF_VALUES and _has_sizes(node):
-            groups.setdefault((reason.code, qualified(node.domain, node.op_type)), []).append(node)
+        if reason.code not in OF_VALUES and _has_sizes(node):
+            # Nodes of a type that is refused are one cause, whatever they compute: where one of them gets another
+            # type, so do its neighbours, and one alone would save nothing.
+            subject = reason.dtype or qualified(node.domain, node.op_type)
+            groups.setdefault((reason.code, subject), {})[node] = reason
     if not refused:
         return (), None
     # Not read off the plan that there is: differences are those of lifting alone only if both are measured
@@ -102,7 +106,7 @@ def changes(graph: PlacedGraph, advise: Advise) -> tuple[tuple[Change, ...], Bou
     most = max(_LEAST_CHANGES, _MOST_NODES // max(len(graph.placement.supports), 1))
     # Those with most nodes are likeliest to be worth something.
     largest = sorted(groups.items(), key=lambda item: -len(item[1]))[:most]
-    measured = [_change(graph, now, key, nodes, advise) for key, nodes in largest]
+    measured = [_change(graph, now, reasons, advise) for _, reasons in largest]
     # Seconds may be equal, as where copies go on beside sections: then bytes decide.
     ranked = sorted(measured, key=lambda change: (-change.seconds, -change.bytes))
     return tuple(ranked), _bound(graph, refused)
@@ -117,21 +121,24 @@ def _has_sizes(node: ir.Node) -> bool:
 def _change(
     graph: PlacedGraph,
     now: Measure,
-    key: tuple[ReasonCode, str],
-    nodes: Sequence[ir.Node],
+    reasons: Mapping[ir.Node, Reason],
     advise: Advise,
 ) -> Change:
-    saved = now.minus(graph.lifted(nodes))
-    code, operator = key
+    saved = now.minus(graph.lifted(reasons))
+    cause = next(iter(reasons.values()))
+    # The sentence that most nodes have: of a web of values most are told the same.
+    advice = Counter(advise(node, reason) for node, reason in reasons.items())
+    operators = Counter(qualified(node.domain, node.op_type) for node in reasons)
     return Change(
         graph=graph.name,
-        code=code.value,
-        operator=operator,
-        nodes=tuple(name_of(node) for node in nodes),
+        code=cause.code.value,
+        operator=", ".join(operator for operator, _ in operators.most_common()),
+        nodes=tuple(name_of(node) for node in reasons),
         transfers=saved.transfers,
         bytes=saved.bytes,
         seconds=saved.seconds,
-        advice=next((text for node in nodes if (text := advise(node))), ""),
+        advice=advice.most_common(1)[0][0],
+        dtype=cause.dtype,
     )
 
 

@@ -122,6 +122,7 @@ def _check_type(
         ReasonCode.DTYPE,
         f"{subject} is {DTYPE_NAMES[kind.dtype]}; {target} supports {type_names(operand.types)}",
         _type_hint(kind.dtype),
+        DTYPE_NAMES[kind.dtype],
     )
 
 

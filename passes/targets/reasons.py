@@ -52,3 +52,5 @@ class Reason:
     """One sentence that names the operator, what it has and what the target supports."""
     hint: str = ""
     """What the user can do, as ``--dim batch=1``; may be empty."""
+    dtype: str = ""
+    """The data type that is refused, as ``float64``, where that is the reason; nodes of one such type have one cause."""

@@ -1,4 +1,4 @@
-"""What to write in the place of operators that no RDU runs, for the people whose models have them.
+"""What to write in the place of what no RDU runs, for the people whose models have it.
 
 Advice is about the model, in words of PyTorch and ONNX; what the compiler can write otherwise by itself is
 no advice, but a rule of legalisation.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ADVICE"]
+__all__ = ["ADVICE", "ADVICE_BY_REASON", "ADVICE_BY_TYPE"]
 
 # Advice that several operators share stands once, so that it cannot differ between them.
 _MASK = "keep the shape: multiply by a mask, or torch.where(mask, x, 0), and select on the host"
@@ -63,3 +63,41 @@ ADVICE: Final[dict[str, str]] = {
     "Unique": "do this on the host; on the device compare with a constant list of values",
 }
 """By operator of ONNX's own domain."""
+
+_CAST: Final = "cast what it reads to int32 before it, and its result back behind it"
+_UNSIGNED: Final = "cast it to int32 or int64 where the model reads it"
+_PARTS: Final = "keep the real and the imaginary part as two tensors of float32"
+_FEW_BITS: Final = "export the model with weights of bfloat16 or float32: without quantisation"
+
+ADVICE_BY_TYPE: Final[dict[str, str]] = {
+    "bfloat16": "write float32 in its place (.float(), dtype=torch.float32)",
+    "bool": _CAST,
+    "complex128": _PARTS,
+    "complex64": _PARTS,
+    "float16": "write bfloat16 or float32 in its place (.bfloat16(), dtype=torch.bfloat16)",
+    "float64": "write float32 in its place (.float(), dtype=torch.float32)",
+    "int16": _CAST,
+    "int32": "compute it in float32: whole numbers are exact there up to 2 to the 24th",
+    "int64": "compute it in int32, or in float32: whole numbers are exact there up to 2 to the 24th",
+    "int8": _CAST,
+    "string": _BEFORE,
+    "uint16": _UNSIGNED,
+    "uint32": _UNSIGNED,
+    "uint64": _UNSIGNED,
+    "uint8": _UNSIGNED,
+}
+"""By data type that a target refuses; of the others see :data:`ADVICE_BY_REASON`."""
+
+ADVICE_BY_REASON: Final[dict[str, str]] = {
+    "attribute": "write it with values that the table has (samba-port targets NAME), or by other operators",
+    "control_flow": ADVICE["If"],
+    "domain": "export it as operators of ONNX, or state a row for it in a target file of your own (docs/targets.md)",
+    "dtype": _FEW_BITS,
+    "empty": "leave it out: a tensor without elements has nothing to compute",
+    "limit": "write it without what the reason names, or by other operators",
+    "operator": _OUTSIDE,
+    "rank": "reshape what it reads to fewer dimensions before it, and its result back behind it",
+    "static_input": "make the operand a constant: a number of Python in forward, or --constant NAME=VALUE for an input",
+    "version": "export the model for the operator set that the reason names",
+}
+"""By short name of the reason that a node is refused for, where its operator has no advice of its own."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from samba_onnx.pef.decoding import MAY_BE_MISSING
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class Change:
     code: str
     """Short name of the reason, as fallbacks have it."""
     operator: str
-    """Operator of the nodes with its domain; empty for a reason that is about shapes or types of values."""
+    """Operator of the nodes with its domain; several, joined by commas, where one data type is their reason."""
     nodes: tuple[str, ...]
     """The nodes, by name."""
     transfers: int
@@ -28,7 +30,9 @@ class Change:
     seconds: float
     """Modelled seconds by which a run would be shorter."""
     advice: str
-    """What to write instead; empty where nothing is known."""
+    """What to write instead."""
+    dtype: str = field(default="", metadata=MAY_BE_MISSING)
+    """The data type that is refused, as ``float64``; empty where the reason is another."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ class ChangeReport:
     code: str
     """Short name of the reason, as the fallbacks have it."""
     operator: str
-    """``Op``, or ``domain::Op`` outside the default domain."""
+    """``Op``, or ``domain::Op`` outside the default domain; several, joined by commas, where one data type is their
+    reason."""
     nodes: tuple[str, ...]
     """Names of the nodes after conversion."""
     locations: tuple[str, ...]
@@ -39,7 +40,15 @@ class ChangeReport:
     seconds_saved: float
     """Modelled seconds by which a run would be shorter."""
     advice: str
-    """What to write instead; empty where nothing is known."""
+    """What to write instead."""
+    dtype: str = ""
+    """The data type that is refused, as ``float64``; empty where the reason is another."""
+
+    @property
+    def subject(self) -> str:
+        """What would have to run: the operator, or nodes of a data type whatever they compute."""
+        kinds = self.operator.split(", ")
+        return f"nodes in {self.dtype}" if self.dtype and len(kinds) > 1 else self.operator
 
 
 def change_reports(manifest: Manifest) -> tuple[ChangeReport, ...]:
@@ -65,6 +74,7 @@ def change_reports(manifest: Manifest) -> tuple[ChangeReport, ...]:
             bytes_saved=change.bytes,
             seconds_saved=change.seconds,
             advice=change.advice,
+            dtype=change.dtype,
         )
         for change in manifest.changes
     ]
@@ -95,7 +105,7 @@ def change_first(
     shown = changes if rows is None else changes[: max(rows // 3, 1)]
     cells = [
         (
-            printable(f"{len(change.nodes):,} {change.operator} ({change.code})"),
+            printable(f"{len(change.nodes):,} {change.subject} ({change.code})"),
             f"{change.transfers_saved:,}",
             byte_text(change.bytes_saved),
             second_text(change.seconds_saved),
@@ -107,7 +117,7 @@ def change_first(
     columns = ("on the RDU, it would save", ">transfers", ">bytes", ">time", "at")
     lines: list[RenderableType] = [table(columns, cells)] if cells else []
     # Once: an operator that is refused for two reasons has the same advice for both.
-    advised = dict.fromkeys((change.operator, change.advice) for change in shown if change.advice)
+    advised = dict.fromkeys((change.subject, change.advice) for change in shown if change.advice)
     lines += [indent(Text(printable(f"{operator}: {text}"))) for operator, text in advised]
     left = len(changes) - len(shown)
     if left:

@@ -154,8 +154,9 @@ def _kind(node: FallbackNode, operator: str) -> tuple[str, str, str]:
     if node.code == ReasonCode.CHEAPER:
         # One decision about neighbours: the hint is that of the node that they stand beside.
         return node.code, "", node.reason.removeprefix(operator)
-    # What is wrong with a model's shapes is wrong with many operators at once.
-    return node.code, node.hint, "" if node.code in _SHAPE_CODES else operator
+    # What is wrong with a model's shapes, or with a type that has a near one, is wrong with many operators at once.
+    shared = node.code in _SHAPE_CODES or (node.code == ReasonCode.DTYPE and node.hint)
+    return node.code, node.hint, "" if shared else operator
 
 
 def _operator(node: FallbackNode) -> str:

@@ -83,7 +83,7 @@ def _changes(report: Report) -> Iterable[str]:
     changes = [change for change in report.changes if change.seconds_saved > 0]
     cells = [
         (
-            f"{len(change.nodes):,} {change.operator} ({change.code})",
+            f"{len(change.nodes):,} {change.subject} ({change.code})",
             second_text(change.seconds_saved),
             byte_text(change.bytes_saved),
             change.advice,

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+
 import onnx
+import onnx_ir as ir
 import pytest
 
 import samba_onnx
 from samba_onnx.compiling.savings import advice
-from samba_onnx.facts.advice import ADVICE
+from samba_onnx.facts.advice import ADVICE, ADVICE_BY_TYPE
 from samba_onnx.facts.operators import facts
+from samba_onnx.passes.planning.changes import OF_VALUES
 from samba_onnx.passes.planning.legalising import LegalisationOptions
+from samba_onnx.passes.rewrites.legalisation.functions import DEFINITION
 from samba_onnx.passes.targets import load_target
 from samba_onnx.passes.targets.hypotheses import hypothetical
+from samba_onnx.passes.targets.reasons import Reason, ReasonCode
+from samba_onnx.passes.targets.rows import DTYPE_NAMES
 from samba_onnx.pef.manifest import Manifest
+from samba_onnx.report import Report
 from tests.passes.rewrites.applying import parse
 
 HEADER = '<ir_version: 9, opset_import: ["": 20]>\n'
@@ -75,9 +83,51 @@ def test_what_values_have_to_change_is_not_taken_for_a_row_of_a_table() -> None:
     assert (manifest.changes, manifest.bounds) == ((), ())
 
 
+def test_nodes_of_a_type_that_is_refused_are_one_cause() -> None:
+    text = (
+        HEADER
+        + """g (float[64,64] x) => (float[64,64] y) {
+  a = Cast<to = 11>(x)
+  b = Exp(a)
+  c = Erf(b)
+  d = Softmax(c)
+  e = Cast<to = 1>(d)
+  f = Acos(e)
+  y = Relu(f)
+}"""
+    )
+    manifest = analyzed(text)
+    wide, other = sorted(manifest.changes, key=lambda change: change.dtype, reverse=True)
+    assert (wide.code, wide.dtype, len(wide.nodes)) == ("dtype", "float64", 5)
+    assert set(wide.operator.split(", ")) == {"Cast", "Exp", "Erf", "Softmax"}
+    assert "float32" in wide.advice
+    assert (other.operator, other.dtype) == ("Acos", "")
+    report = Report.from_manifest(manifest)
+    assert {change.subject for change in report.changes} == {"nodes in float64", "Acos"}
+    # One alone: what computes is worth saying.
+    alone = HEADER + "g (double[64] x) => (double[64] y) { y = Exp(x) }"
+    (change,) = Report.from_manifest(analyzed(alone)).changes
+    assert (change.dtype, change.subject) == ("float64", "Exp")
+
+
 def test_advice_is_about_operators_that_no_target_runs() -> None:
     for operator in ADVICE:
         assert facts(operator, "") is not None, operator
+
+
+def test_every_reason_that_a_table_could_lift_has_advice() -> None:
+    """Whatever operator it is, and of all types that a target may refuse."""
+    codes = set(ReasonCode) - OF_VALUES - {ReasonCode.ISLAND, ReasonCode.CHEAPER}
+    names = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
+    for operator, code in itertools.product([*names, "Unknown"], codes):
+        node = ir.node(operator, [], domain="" if operator in names else "some.domain")
+        types = DTYPE_NAMES.values() if code is ReasonCode.DTYPE else [""]
+        for dtype in types:
+            reason = Reason(code, "it cannot", dtype=dtype)
+            text = advice(node, reason, LegalisationOptions(), left=False, refusal="")
+            assert text, (operator, code, dtype)
+            assert not text.endswith("."), text
+    assert set(ADVICE_BY_TYPE) <= set(DTYPE_NAMES.values())
 
 
 @pytest.mark.parametrize(
@@ -90,12 +140,7 @@ def test_advice_is_about_operators_that_no_target_runs() -> None:
             "leave out --no-legalise pad",
         ),
         (LegalisationOptions(), True, "", "--legalise all writes it as"),
-        (
-            LegalisationOptions(),
-            False,
-            "its pads are not constant",
-            "rule pad leaves it, as its pads are not constant; it needs ",
-        ),
+        (LegalisationOptions(), False, "its pads are not constant", "rule pad writes it as "),
     ],
 )
 def test_advice_names_the_rule(
@@ -104,4 +149,17 @@ def test_advice_names_the_rule(
     model = parse(
         'g (float[8,4] x, int64[4] p) => (float[?,?] y) { y = Pad<mode="reflect">(x, p) }'
     )
-    assert advice(model.graph[0], options, left=left, refusal=refusal).startswith(words)
+    reason = Reason(ReasonCode.ATTRIBUTE, "Pad: attribute mode is reflect")
+    text = advice(model.graph[0], reason, options, left=left, refusal=refusal)
+    assert text.startswith(words)
+    assert refusal in text
+
+
+def test_what_an_operator_is_defined_by_is_no_advice() -> None:
+    model = parse("g (double[8,4] x) => (double[8,4] y) { y = Softmax(x) }")
+    reason = Reason(ReasonCode.DTYPE, "Softmax: input input is float64", dtype="float64")
+    lacking = "it would need what the target lacks: ReduceMax: input data is float64"
+    text = advice(
+        model.graph[0], reason, LegalisationOptions(), left=False, refusal=lacking, named=DEFINITION
+    )
+    assert text == ADVICE_BY_TYPE["float64"]

@@ -87,7 +87,7 @@ def test_a_wrong_gradient_is_noticed(name: str) -> None:
     assert is_counted(found)
 
 
-@pytest.mark.sampled(every=16)
+@pytest.mark.sampled(every=32)
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_sample_of_every_operator_is_as_the_table_says(shard: int, page: str) -> None:

@@ -6,7 +6,7 @@ rules are looked at, where the target has all of it; here the definition may nee
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import onnx
 import onnx_ir as ir
@@ -36,9 +36,13 @@ DEFINED = tuple(
 """Operators of the default domain that ONNX defines by others."""
 
 
+DEFINITION: Final = "definition"
+"""Name of the rule that writes an operator by what ONNX defines it to be."""
+
+
 @legalises(
     *DEFINED,
-    name="definition",
+    name=DEFINITION,
     makes="what ONNX's own definition of the operator is made of",
     needs="a definition for its version and types that computes what runtimes do, of operators that the target has or other rules write",
     numbers="those of the definition",

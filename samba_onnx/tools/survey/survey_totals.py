@@ -60,7 +60,7 @@ class Survey:
                 # A dictionary for a set, which would not keep the order in which models were named.
                 self._models.setdefault(key, {})[model] = None
         for change in report.changes:
-            key = (target, change.operator, change.code)
+            key = (target, change.subject, change.code)
             self._changes.setdefault(key, []).append((model, change))
 
     def fail(self, model: str, target: str, file: str, error: str) -> None:
