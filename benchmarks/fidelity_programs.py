@@ -31,12 +31,12 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.published import PublishedRow
-from benchmarks.row_decoder import Decoder
 from benchmarks.training_models import LossOnly
 from samba_onnx import optim
 from samba_onnx.compiling.compiler_settings import compiler_settings
 from samba_onnx.compiling.options import CompileOptions
 from samba_onnx.compiling.planning import PlannedPrograms, plan_programs
+from samba_onnx.compiling.torch.cached_decoder import generation_model
 from samba_onnx.compiling.torch.porting import torch_program
 from samba_onnx.compiling.torch.torch_models import TorchModel
 from samba_onnx.facts.precisions import Precision
@@ -90,39 +90,6 @@ class _Product(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x @ self.weight
-
-
-class Cached(nn.Module):
-    """A language model with its cache in buffers, which reads prompts or one token of each sequence."""
-
-    def __init__(self, model: Any, batch: int, rows: int, *, prompts: bool) -> None:
-        """Take a model of transformers.
-
-        Args:
-            model: Llama or the like.
-            batch: Number of sequences.
-            rows: Of the cache.
-            prompts: Whether it reads whole prompts, and no row that was there before.
-        """
-        super().__init__()
-        self.decoder = Decoder(model, rows)
-        self.prompts = prompts
-        config, dtype = model.config, model.dtype
-        width = config.hidden_size // config.num_attention_heads
-        shape = (batch, config.num_key_value_heads, rows, width)
-        for layer in range(config.num_hidden_layers):
-            for kind in ("keys", "values"):
-                self.register_buffer(f"{kind}_{layer}", torch.zeros(shape, dtype=dtype))
-
-    def forward(self, tokens: Tensor, position: Tensor) -> Tensor:
-        """Return logits (batch, vocabulary) behind tokens (batch, prompt) or (batch, 1)."""
-        rows = list(self.buffers(recurse=False))
-        before = None if self.prompts else tuple(zip(rows[::2], rows[1::2], strict=True))
-        logits, *after = self.decoder(tokens, position, before)
-        for old, new in zip(rows, after, strict=True):
-            old.copy_(new)
-        result: Tensor = logits
-        return result
 
 
 class TutorialGPT2(nn.Module):
@@ -389,6 +356,4 @@ def _generating(
     with torch.device("meta"):
         config = LlamaConfig(**{**LLAMAS[name], **changes})
         llama = LlamaForCausalLM(config).bfloat16()
-        module = Cached(llama, batch, rows, prompts=length > 1).eval()
-        inputs = _integers({"tokens": (batch, length), "position": (batch, 1)})
-    return TorchModel(name, module, (), inputs)
+    return generation_model(name, llama, batch=batch, tokens=length, rows=rows)

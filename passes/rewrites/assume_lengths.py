@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -91,12 +92,31 @@ class AssumeLengthsPass(ir.passes.InPlacePass):
 
 def _lengths(model: ir.Model) -> dict[str, int]:
     """Return lengths by the name of a dimension, or by its place, as ``x[1]``, where it has no name."""
-    places = {
+    places = _places(model)
+    sequences = _sequences(model, places)
+    if not sequences:
+        return {}
+    length = positions(model) or DEFAULT_LENGTH
+    roles = _roles(sequences, places)
+    # One element is read in a run where there is a cache, so that all together are as many as there are positions.
+    if LengthRole.CACHED not in roles.values():
+        return dict.fromkeys(sequences, length)
+    sizes = {LengthRole.READ: 1, LengthRole.CACHED: length - 1, LengthRole.WHOLE: length}
+    return {name: sizes[role] for name, role in roles.items()}
+
+
+def _places(model: ir.Model) -> dict[str, ir.Value]:
+    """Return the dynamic dimensions of inputs, each with an input that has it."""
+    return {
         _key(value, axis, dim): value
         for value in model.graph.inputs
         for axis, dim in enumerate(dimensions(value.shape) or ())
         if not isinstance(dim, int)
     }
+
+
+def _sequences(model: ir.Model, places: Mapping[str, ir.Value]) -> list[str]:
+    """Return the dimensions that count elements of a sequence, by name or by use."""
     chosen = {
         place for value in model.graph.inputs if _chooses_rows(value) for place in _last(value)
     }
@@ -106,19 +126,39 @@ def _lengths(model: ir.Model) -> dict[str, int]:
         chosen |= {
             place for value in model.graph.inputs if _is_mask(value) for place in _last(value)
         }
-    sequences = [name for name in places if name in chosen or _is_named(name, places[name])]
-    if not sequences:
-        return {}
-    length = _positions(model) or DEFAULT_LENGTH
+    return [name for name in places if name in chosen or _is_named(name, places[name])]
+
+
+class LengthRole(enum.Enum):
+    """What the length of a sequence counts, in a model with a cache of keys and values."""
+
+    READ = "read"
+    """Elements that a run reads."""
+    CACHED = "cached"
+    """Elements that the cache holds before it."""
+    WHOLE = "whole"
+    """Both together, as in a mask; or what an encoder reads, which no cache is of."""
+
+
+def length_roles(model: ir.Model) -> dict[str, LengthRole]:
+    """Return what dynamic dimensions of inputs count, by name or by place, as ``x[1]``; batches are left out.
+
+    Args:
+        model: With the types of its inputs. Where there is no cache, nothing is ``CACHED``.
+    """
+    places = _places(model)
+    return _roles(_sequences(model, places), places)
+
+
+def _roles(sequences: list[str], places: Mapping[str, ir.Value]) -> dict[str, LengthRole]:
     caches = {name for name, value in places.items() if _is_cache(name, value)}
-    if not caches:
-        return dict.fromkeys(sequences, length)
-    lengths: dict[str, int] = {}
+    roles: dict[str, LengthRole] = {}
     for name in sequences:
         whole = _ENCODER.search(name) or _TOTAL.search(name) or _is_mask(places[name])
-        lengths[name] = length if whole else 1
-    # One element is read in a run, so that all together are as many as there are positions.
-    return lengths | dict.fromkeys(caches - {n for n in caches if _TOTAL.search(n)}, length - 1)
+        roles[name] = LengthRole.WHOLE if whole else LengthRole.READ
+    # Sums that caches are named by follow from their terms.
+    cached = [name for name in caches if not _TOTAL.search(name)]
+    return roles | dict.fromkeys(cached, LengthRole.CACHED)
 
 
 def _is_named(name: str, value: ir.Value) -> bool:
@@ -200,8 +240,12 @@ def _table(node: ir.Node) -> tuple[int, ...] | None:
     return shape if len(shape) == 2 and shape[0] > 1 else None
 
 
-def _positions(model: ir.Model) -> int:
-    """Return for how many positions the smallest table of them has rows; 0 where there is none."""
+def positions(model: ir.Model) -> int:
+    """Return for how many positions the smallest table of them has rows, as a power of two of at most 1,024.
+
+    Args:
+        model: With the shapes of its weights; 0 where none is a table of positions.
+    """
     rows = []
     for name, value in model.graph.initializers.items():
         if value.const_value is None or not _POSITIONS.search(name):

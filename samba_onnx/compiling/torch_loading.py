@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from samba_onnx.comparing.trials import Verification
     from samba_onnx.compiling.options import CompileOptions
     from samba_onnx.compiling.size_dimensions import Sizing
+    from samba_onnx.compiling.torch.cached_decoder import CausalModel
     from samba_onnx.pef import Pef
     from samba_onnx.pef.manifest import Manifest
 
@@ -102,6 +103,24 @@ def torch_sizing(
         return Sizing(dimension, plan, porting.stated_positions(model) if configured else None)
 
     return sizing
+
+
+def load_causal_model(source: str, progress: Callable[[str], None]) -> CausalModel:
+    """Return the language model of a Hugging Face configuration, without values of weights.
+
+    Args:
+        source: A ``config.json``, or the folder of one.
+        progress: Called with the name of each step before it begins.
+
+    Raises:
+        UsageError: torch or transformers are not installed, or the file cannot be read.
+        ModelError: It is no configuration of a causal language model.
+    """
+    _import_porting(progress, None)
+    from samba_onnx.compiling.torch.cached_decoder import CausalModel
+
+    with _prints_elsewhere():
+        return CausalModel(source)
 
 
 def verify_torch(

@@ -78,8 +78,17 @@ def _time(manifest: Manifest, time: ModelledTime, graphs: Sequence[Graph]) -> st
     return f"{seconds} (modelled), {_most(manifest, time, graphs)}"
 
 
+def most_text(manifest: Manifest, time: ModelledTime) -> str:
+    """Return what takes most of a run, as ``57 % of it computing``; empty where no time is modelled.
+
+    Args:
+        manifest: Names of the operators on the CPU.
+        time: What a run takes.
+    """
+    return _most(manifest, time, run_graphs(manifest)) if time.total_seconds else ""
+
+
 def _most(manifest: Manifest, time: ModelledTime, graphs: Sequence[Graph]) -> str:
-    """Return what takes most of a run, as ``57 % of it computing``."""
     seen = dict(time.parts)
     # Only what makes a run longer: what goes on beside something else is no share of it.
     for name, hidden in (

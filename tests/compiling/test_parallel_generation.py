@@ -15,8 +15,8 @@ import torch
 import transformers
 
 import samba_onnx as samba
-from benchmarks.row_decoder import Decoder
 from samba_onnx.compiling.compiler import compile_programs
+from samba_onnx.compiling.torch.cached_decoder import Decoder
 from samba_onnx.export.programs.inference import export_inference
 from samba_onnx.pef.manifest import Cause
 from samba_onnx.program.program import Program

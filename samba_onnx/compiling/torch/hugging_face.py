@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,9 +24,9 @@ from samba_onnx.export.capture.fake_members import fake_members
 from samba_onnx.safety.files import printable, read_document
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedModel
 
-__all__ = ["from_configuration", "stated_positions"]
+__all__ = ["causal_model", "from_configuration", "stated_positions"]
 
 LENGTH = 128
 """Tokens of a text, where the model takes so many."""
@@ -82,6 +82,37 @@ def from_configuration(source: str, *, weights: bool = True) -> TorchModel:
             module, inputs = _with_inputs(_configuration(source, name), name, "cpu")
     folder = configuration_file(source).resolve().parent.name
     return TorchModel(folder or type(module).__name__, module, (), inputs)
+
+
+def causal_model(source: str) -> tuple[str, PreTrainedModel, int | None]:
+    """Return the language model that a configuration describes, with sizes and types of weights only.
+
+    Args:
+        source: A ``config.json``, or the folder of one.
+
+    Returns:
+        A name for people; the model on the meta device, in the type that the configuration states; and how many tokens
+        a text may have, None where the configuration does not say.
+
+    Raises:
+        UsageError: transformers is not installed, or the file cannot be read.
+        ModelError: It is no configuration of a causal language model that transformers can build.
+    """
+    name = printable(source)
+    config = _configuration(source, name)
+    import transformers
+
+    kinds = transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    kind: Any = kinds.get(type(config), None)
+    if kind is None:
+        raise ModelError(
+            f"{name}: transformers has no causal language model of the model_type {config.model_type!r}: nothing "
+            "generates a text token by token there; samba-port analyze takes it"
+        )
+    with torch.device("meta"):
+        module = _built(kind._from_config, config, name)
+    folder = configuration_file(source).resolve().parent.name
+    return folder or type(module).__name__, module, _positions(config, 0) or None
 
 
 def stated_positions(source: str) -> int | None:
@@ -158,8 +189,12 @@ def _module(config: PretrainedConfig, name: str) -> Any:
 
     stated = [getattr(transformers, str(one), None) for one in config.architectures or ()]
     kind: Any = next((one for one in stated if hasattr(one, "_from_config")), None)
+    build = transformers.AutoModel.from_config if kind is None else kind._from_config
+    return _built(build, config, name)
+
+
+def _built(build: Callable[..., Any], config: PretrainedConfig, name: str) -> Any:
     try:
-        build = transformers.AutoModel.from_config if kind is None else kind._from_config
         module: Any = build(config)
     except Exception as error:  # whatever constructors of models raise
         # torch raises a RuntimeError where it gets no memory.
