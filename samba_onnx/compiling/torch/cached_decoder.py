@@ -170,12 +170,23 @@ def generation_model(
         with torch.no_grad(), torch.device("meta"):
             _, *cache = decoder(**inputs)
     except Exception as error:  # whatever modules raise that keep something else
-        raise ModelError(
-            f"{name}: {type(model).__name__} does not keep rows of keys and values, and nothing else, by update() of "
-            "transformers' caches; give an ONNX model with a cache, or generate as examples/generate.py does "
-            f"({type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else 'no message'})"
-        ) from error
+        message = str(error).splitlines()[0][:120] if str(error) else "no message"
+        raise _other_cache(name, model, f"{type(error).__name__}: {message}") from error
+    # What recurrent layers keep of a text may lie in themselves, where no cache asks for it.
+    if not cache:
+        raise _other_cache(name, model, "no layer keeps any")
+    if any(
+        isinstance(value, Tensor) for inner in model.modules() for value in vars(inner).values()
+    ):
+        raise _other_cache(name, model, "a layer keeps a tensor in itself")
     return TorchModel(name, _Cached(decoder, cache, prompts=tokens > 1).eval(), (), inputs)
+
+
+def _other_cache(name: str, model: PreTrainedModel, reason: str) -> ModelError:
+    return ModelError(
+        f"{name}: {type(model).__name__} does not keep rows of keys and values, and nothing else, by update() of "
+        f"transformers' caches; give an ONNX model with a cache, or generate as examples/generate.py does ({reason})"
+    )
 
 
 class CausalModel:

@@ -120,6 +120,8 @@ def test_windows_are_said_to_be_planned_as_whole(samba_port: SambaPort, tmp_path
         ({}, ["--prompt", 40, "--context", 32], "a prompt of 40 tokens does not fit"),
         ({"model_type": "vit"}, [], "transformers has no causal language model"),
         ({"model_type": "mamba"}, [], "does not keep rows of keys and values"),
+        # Its state is where no cache asks for it.
+        ({"model_type": "rwkv", "attention_hidden_size": 64}, [], "no layer keeps any"),
     ],
 )
 def test_what_cannot_be_planned_is_said(
