@@ -33,12 +33,17 @@ class OperatorNames:
 
     def known(self) -> frozenset[str]:
         """Return all names that a rule may use, but for operators of foreign domains."""
-        default = {s.name for s in onnx.defs.get_all_schemas() if s.domain == ""}
-        return frozenset({*self.nodes, *self.forms, *self.absent, *default})
+        return frozenset({*self.nodes, *self.forms, *self.absent, *_onnx_names()})
 
     def matches_nothing(self, name: str) -> bool:
         """Return whether no node and no form goes by a name."""
         return name in self.absent
+
+
+@functools.cache
+def _onnx_names() -> frozenset[str]:
+    # Once: to list the schemas of all versions takes as long as to read a file of rules, and every rule asks.
+    return frozenset(s.name for s in onnx.defs.get_all_schemas() if s.domain == "")
 
 
 @functools.cache

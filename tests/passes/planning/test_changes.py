@@ -10,6 +10,7 @@ from samba_onnx.passes.planning.changes import PlacedGraph, changes
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
 from samba_onnx.passes.planning.measuring import Measure, measure
 from samba_onnx.passes.planning.optimum import Machine
+from samba_onnx.passes.targets.reasons import Reason
 from samba_onnx.passes.timing.hosts import load_host
 from tests.passes.planning.plan_samples import target
 from tests.passes.planning.test_islands import JOINED_SPLITS, SPLITS_CPU
@@ -25,7 +26,7 @@ def placed(text: str = CHAIN, *, pinned: tuple[str, ...] = (), optimal: bool = T
     return PlacedGraph("g", case.model, case.placement, case.roles, MACHINE, pinned, optimal)
 
 
-def quiet(node: ir.Node) -> str:
+def quiet(node: ir.Node, reason: Reason) -> str:
     return ""
 
 
