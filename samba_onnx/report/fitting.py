@@ -15,7 +15,7 @@ from samba_onnx.report.sizes import run_graphs
 from samba_onnx.report.times import modelled_time
 from samba_onnx.report.units import byte_text, count_text, printable, second_text
 
-__all__ = ["FitLimitReport", "FitReport", "FitSizeReport", "fit_size", "fit_text"]
+__all__ = ["FitLimitReport", "FitReport", "FitSizeReport", "fit_phrase", "fit_size", "fit_text"]
 
 
 @record
@@ -98,6 +98,26 @@ def fit_size(
         modelled_seconds=modelled_time(manifest, run_graphs(manifest)).total_seconds,
         refusal=refusal,
     )
+
+
+def fit_phrase(fit: FitReport) -> str:
+    """Return the answer for a headline, as ``batch up to 4,096 in hbm, 98,304 in hbm and ddr``.
+
+    Args:
+        fit: A dimension and its largest sizes.
+    """
+    name = printable(fit.name or fit.dimension)
+    sizes: dict[str, str] = {}
+    for limit in fit.limits:
+        if limit.largest is None:
+            continue
+        # The search ends somewhere, which is no limit of the device.
+        size = f"{limit.largest.size:,}" + (" or more" if limit.limit == "nothing" else "")
+        # The slower tiers hold no larger one where something else than memory ends the search.
+        if size not in sizes.values():
+            sizes[" and ".join(limit.tiers)] = size
+    places = ", ".join(f"{size} in {place}" for place, size in sizes.items())
+    return f"{name} up to {places}" if places else f"no size of {name} fits"
 
 
 def fit_text(fits: Sequence[FitReport]) -> RenderableType | None:

@@ -161,10 +161,14 @@ def shown(begin: FitStart, searches: Sequence[tuple[FitReport, Manifest | None]]
         OutOfDeviceMemoryError: The stated sizes have no room, and nor has any of the first dimension.
     """
     from samba_onnx.report import Report
+    from samba_onnx.report.fitting import fit_phrase
 
     fits = tuple(fit for fit, _ in searches)
+    # What was asked for is part of the first line, which may be all that is printed.
+    found = f"; {'; '.join(map(fit_phrase, fits))}"
     if begin.obstacle is None:
-        return replace(Report.from_manifest(begin.manifest), fits=fits)
+        report = Report.from_manifest(begin.manifest)
+        return replace(report, headline=report.headline + found, fits=fits)
     fit, manifest = searches[0]
     largest = fit.limits[-1].largest
     if manifest is None or largest is None:
@@ -174,7 +178,7 @@ def shown(begin: FitStart, searches: Sequence[tuple[FitReport, Manifest | None]]
         f"The size of {fit.name or fit.dimension} that was stated does not fit: this report is of "
         f"{largest.size:,}, the largest that does."
     )
-    return replace(report, fits=fits, notes=(note, *report.notes))
+    return replace(report, headline=report.headline + found, fits=fits, notes=(note, *report.notes))
 
 
 def fit_report(

@@ -139,6 +139,15 @@ def test_people_read_the_largest_sizes(samba_port: SambaPort, model: Path, targe
     assert " of 1,000,000 bytes" in result.out
 
 
+def test_the_first_line_has_the_answer(samba_port: SambaPort, model: Path, target: Path) -> None:
+    asked = ("analyze", model, "--target", target, "--fit", "seq", "--level", "o0")
+    quiet = samba_port(*asked, "-q").out
+    assert quiet.count("\n") == 1
+    (fit,) = json.loads(samba_port(*asked, "--json", "-").out)["fits"]
+    fast, all_tiers = (limit["largest"]["size"] for limit in fit["limits"])
+    assert quiet.endswith(f"; seq up to {fast:,} in hbm, {all_tiers:,} in hbm and ddr\n")
+
+
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
