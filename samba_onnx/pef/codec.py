@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from samba_onnx.errors import InternalError, PefFormatError, PefVersionError
 from samba_onnx.pef.decoding import MismatchError, from_tree, to_tree
 from samba_onnx.pef.manifest import FORMAT_VERSION, Manifest
+from samba_onnx.pef.stage_graphs import StageGraphs
+
+if TYPE_CHECKING:
+    import onnx
 
 __all__ = ["MANIFEST_LIMIT", "decode_manifest", "encode_manifest"]
 
@@ -38,11 +44,14 @@ def encode_manifest(manifest: Manifest) -> bytes:
         raise InternalError(f"the manifest cannot be written: {error}") from None
 
 
-def decode_manifest(text: bytes) -> Manifest:
+def decode_manifest(
+    text: bytes, models: Callable[[int], onnx.ModelProto] | None = None
+) -> Manifest:
     """Read a manifest.
 
     Args:
         text: The bytes of member ``manifest.json``.
+        models: Returns the model of the stage with an id; None where there is no file that has them.
 
     Returns:
         The records. What they say about each other is not yet checked.
@@ -75,7 +84,11 @@ def decode_manifest(text: bytes) -> Manifest:
     # space.
     if canonical != text:
         raise PefFormatError("the manifest is not in canonical form")
-    return manifest
+    return (
+        manifest
+        if models is None
+        else replace(manifest, stage_graphs=StageGraphs.of_models(models))
+    )
 
 
 def version_error(version: int) -> PefFormatError | PefVersionError:

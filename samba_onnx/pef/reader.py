@@ -110,7 +110,7 @@ class Pef:
         status = os.fstat(file.fileno())
         self._identity = _identity(status)
         envelope = read_envelope(file.fileno(), status.st_size)
-        self.manifest: Manifest = decode_manifest(envelope.manifest)
+        self.manifest: Manifest = decode_manifest(envelope.manifest, self.stage_model)
         check_manifest(self.manifest)
         self._members = {member.name: member for member in self.manifest.members}
         self._slots = {slot.name: slot for slot in envelope.slots}
