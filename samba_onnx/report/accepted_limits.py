@@ -91,7 +91,12 @@ class AcceptedLimits:
 
         Args:
             report: On the conversion.
+
+        Raises:
+            UsageError: The baseline is not comparable with it.
         """
+        if self.baseline is not None:
+            self.baseline.refuse_different(report)
         return tuple(self._verdicts(report))
 
     def _verdicts(self, report: Report) -> Iterator[LimitReport]:

@@ -21,6 +21,7 @@ from samba_onnx.cli.limits import (
 from samba_onnx.cli.options import (
     AnnotatedOption,
     GithubOption,
+    HtmlOption,
     JsonOption,
     MarkdownOption,
     PortableArgument,
@@ -73,6 +74,7 @@ def analyze(
     annotated: AnnotatedOption = None,
     json: JsonOption = None,
     markdown: MarkdownOption = None,
+    html: HtmlOption = None,
     github: GithubOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -82,6 +84,7 @@ def analyze(
     Examples:
       samba-port analyze model.onnx --target sn10 --dim batch=8 --dim seq=128
       samba-port analyze model.onnx --json - --max-transfer-bytes 2MB
+      samba-port analyze model.onnx --html report.html
       samba-port analyze model.onnx --what-if support=TopK --what-if link.latency=2us
       samba-port analyze model.onnx --min-rdu-nodes 95 --baseline released.json
       samba-port analyze my_project.models:resnet
@@ -108,7 +111,12 @@ def analyze(
         model,
         baseline,
         options.sections.optimization_rules,
-        outputs={"--json": json, "--markdown": markdown, "--annotated": annotated},
+        outputs={
+            "--json": json,
+            "--markdown": markdown,
+            "--html": html,
+            "--annotated": annotated,
+        },
     )
     refuse_other_options(model, options, writes=False)
     refuse_fit(fit, options.sizes, supposes=bool(what_if), multiple=fit_multiple)
@@ -118,7 +126,7 @@ def analyze(
         raise UsageError(
             "--what-if compares two plans and has no limits: state them without it, or see samba-port diff"
         )
-    display = Display(json, quiet, verbose, markdown)
+    display = Display(json, quiet, verbose, markdown, html)
 
     from samba_onnx.report import Report
 
@@ -138,7 +146,9 @@ def analyze(
             reports = [shown(begin, searches)]
         else:
             targets = (target,) if supposed is None else (target, supposed)
-            reports = [Report.from_manifest(plan(each)) for each in targets]
+            # What differs between two plans is not their nodes.
+            shows = display.shows_program and supposed is None
+            reports = [Report.from_manifest(plan(each), program=shows) for each in targets]
         if annotated is not None:
             from samba_onnx.compiling.annotating import annotate
 
