@@ -33,6 +33,7 @@ __all__ = [
     "memory_charts",
     "roofline",
     "time_bars",
+    "time_parts",
 ]
 
 _COLUMNS: Final = 160
@@ -72,21 +73,25 @@ class Bar:
     """What else a table says of it."""
 
 
+def time_parts(report: Report) -> dict[str, float]:
+    """Return what makes a run as long as it is: its parts, without what goes on beside something else.
+
+    Args:
+        report: The report.
+    """
+    time = report.modelled_time
+    hidden = {"cpu": time.hidden_cpu_seconds, "host_transfers": time.hidden_transfers_seconds}
+    # Else the pieces would be longer than the run.
+    return {name: max(part - hidden.get(name, 0.0), 0.0) for name, part in time.parts.items()}
+
+
 def time_bars(report: Report) -> list[Bar]:
     """Return what takes the time of a run, without what goes on beside something else.
 
     Args:
         report: The report.
     """
-    time = report.modelled_time
-    parts = dict(time.parts)
-    for name, hidden in (
-        ("cpu", time.hidden_cpu_seconds),
-        ("host_transfers", time.hidden_transfers_seconds),
-    ):
-        if name in parts:
-            # Else the pieces would be longer than the run.
-            parts[name] = max(parts[name] - hidden, 0.0)
+    parts = time_parts(report)
     total = sum(parts.values())
     bars, left = [], 0.0
     # The order of the words, not of the sizes: two pages are compared by eye.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from samba_onnx.report.page.graph_layout import positions
@@ -38,11 +38,12 @@ class _Texts:
         return list(self._numbers)
 
 
-def graph_json(report: Report) -> str:
+def graph_json(report: Report, errors: Mapping[str, float] | None = None) -> str:
     """Return the data of the graph, for an element of a page that is no script.
 
     Args:
         report: The report.
+        errors: Errors of values by name, as shares of what is allowed; None where nothing was compared.
 
     Returns:
         JSON in one line that ends no element; ``null`` for a report without its program.
@@ -51,9 +52,22 @@ def graph_json(report: Report) -> str:
     if program is None or not program.nodes:
         return "null"
     data = _data(report, program)
+    if errors is not None:
+        data["node"]["error"] = _node_errors(program, errors)
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
     # Names are a stranger's: within a page, none may close the element or open a comment.
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _node_errors(program: ProgramReport, errors: Mapping[str, float]) -> list[float]:
+    """Return the largest error of what each node writes; -1 where nothing of it was compared."""
+    largest = [-1.0] * len(program.nodes)
+    for edge in program.edges:
+        if edge.source is not None and edge.value in errors:
+            # Four digits: what is beyond all bounds is as far beyond with a thousandth more.
+            error = float(f"{min(errors[edge.value], 1e9):.4g}")
+            largest[edge.source] = max(largest[edge.source], error)
+    return largest
 
 
 def _data(report: Report, program: ProgramReport) -> dict[str, Any]:

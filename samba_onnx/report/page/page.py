@@ -65,24 +65,29 @@ def report_page(report: Report, command: str) -> str:
         operators=longest_operators(report),
         memory=memory_charts(report),
         roofline=roofline(report),
+        errors=False,
         names={call.stage: call.name for graph in report.graphs for call in graph.schedule},
     )
 
 
-def page_html(template: str, *, title: str, data: str = "null", **content: object) -> str:
+def page_html(
+    template: str, *, title: str, data: str = "null", sortable: bool = False, **content: object
+) -> str:
     """Return a page.
 
     Args:
         template: Name of a file beside this one's ``templates``.
         title: What a window is called.
         data: JSON for the script, safe within an element; ``null`` for a page without one.
+        sortable: Whether tables can be sorted.
         **content: What the template says.
 
     Raises:
         MissingLibraryError: The extra ``html`` is not installed.
     """
     environment = _environment()
-    script = "" if data == "null" else _wrapped("".join(map(_asset, SCRIPTS)))
+    names = (*(() if data == "null" else SCRIPTS), *(("sorting.js",) if sortable else ()))
+    script = _wrapped("".join(map(_asset, names))) if names else ""
     style = _asset("page.css")
     text: str = environment.get_template(template).render(
         title=title,

@@ -146,8 +146,8 @@ def analyze(
             reports = [shown(begin, searches)]
         else:
             targets = (target,) if supposed is None else (target, supposed)
-            # What differs between two plans is not their nodes.
-            shows = display.shows_program and supposed is None
+            # The document of what differs between two plans has no nodes; its page has.
+            shows = html is not None if supposed is not None else display.shows_program
             reports = [Report.from_manifest(plan(each), program=shows) for each in targets]
         if annotated is not None:
             from samba_onnx.compiling.annotating import annotate

@@ -44,6 +44,9 @@ function layerFrames(repeats, boxes, title, first) {
   });
 }
 
+/** @param {Stage} stage @returns {number} The largest error of its values; -1 where none was compared. */
+const worst = (stage) => (node.error || []).slice(stage.first, stage.first + stage.count).reduce((most, one) => Math.max(most, one), -1);
+
 /** @returns {Scene} Stages in the order of the schedule, as wide as they take time. */
 function scheduleScene() {
   const shown = standIns(stages.length, folds ? data.layers : []);
@@ -60,7 +63,7 @@ function scheduleScene() {
     const w = widths[id];
     if (!w) return;
     if (x && x + w > row) { x = 0; y += lanes; }
-    boxes.set(id, { id, x, y: stage.home === "cpu" ? y + 92 : y, w, h: 56, title: stage.name, sub: `${timeText(stage.time)} · ${stage.count}`, home: stage.home, bound: stage.bound, heat: stage.time / longest });
+    boxes.set(id, { id, x, y: stage.home === "cpu" ? y + 92 : y, w, h: 56, title: stage.name, sub: `${timeText(stage.time)} · ${stage.count}`, home: stage.home, bound: stage.bound, heat: stage.time / longest, error: worst(stage) });
     x += w + 40;
   });
   const most = Math.max(1, ...data.links.map((link) => link[3]));
@@ -91,7 +94,7 @@ function stageScene(index) {
   const boxes = new Map();
   for (const [id, x, y] of places) {
     const sub = timeText(node.time[id]);
-    boxes.set(id, { id, x: (x / 4) * STEP_X, y: (y / 4) * STEP_Y, w: BOX_W, h: BOX_H, title: texts[node.op[id]], sub, home: stage.home, bound: stage.bound, heat: node.time[id] / longest });
+    boxes.set(id, { id, x: (x / 4) * STEP_X, y: (y / 4) * STEP_Y, w: BOX_W, h: BOX_H, title: texts[node.op[id]], sub, home: stage.home, bound: stage.bound, heat: node.time[id] / longest, error: node.error ? node.error[id] : -1 });
   }
   const standIn = (/** @type {number} */ id) => (stageOf[id] === index ? boxes.get(stage.first + shown[id - stage.first]) : undefined);
   const own = new Set(ids.flatMap((id) => writes[id]));
@@ -185,6 +188,7 @@ function describeNode(id) {
       ["operator", texts[node.op[id]]], ["runs on", stage.home === "cpu" ? "CPU" : "RDU"], ["in", stage.name], ["why", texts[node.why[id]]],
       ["module", texts[node.module[id]]], ["line", texts[node.line[id]]], ["time", timeText(node.time[id])],
       ["work", amountText(node.flops[id], "FLOP")], ["weights", amountText(node.weights[id], "B")],
+      ["error", node.error && node.error[id] >= 0 ? `${Number(node.error[id].toPrecision(3))} of what is allowed` : ""],
       ["writes", writes[id].map((one) => `${edge.name[one]}: ${texts[edge.type[one]]}, ${amountText(edge.bytes[one], "B")}`).join("; ")],
     ]),
     ...neighbours("Reads from", [...new Set(reads[id].map((one) => edge.from[one]))].filter((one) => one >= 0), (one) => texts[node.op[one]]),
@@ -368,24 +372,12 @@ byId("fold").addEventListener("click", () => {
 byId("larger").addEventListener("click", () => zoomMiddle(1.3));
 byId("smaller").addEventListener("click", () => zoomMiddle(1 / 1.3));
 byId("whole").addEventListener("click", () => drawing.fit());
-/** @param {string} kind @param {string} text @returns {HTMLElement} A line of the key, with its colour. */
-function keyLine(kind, text) {
-  const [line, space] = [element("li", ""), "http://www.w3.org/2000/svg"];
-  const [picture, square] = [document.createElementNS(space, "svg"), document.createElementNS(space, "rect")];
-  picture.setAttribute("class", "key");
-  picture.setAttribute("aria-hidden", "true");
-  square.setAttribute("class", `k-${kind}`);
-  for (const one of [picture, square]) { one.setAttribute("width", "12"); one.setAttribute("height", "12"); }
-  picture.append(square);
-  line.append(picture, ` ${text}`);
-  return line;
-}
-
 function renderKey() {
   const bounds = [...new Set(stages.map((stage) => stage.bound))].filter(Boolean);
   const colours = drawing.colour === "bound" ? bounds.map((bound) => keyLine(BOUNDS[bound] || "rdu", bound))
+    : drawing.colour === "error" ? [keyLine("bad", "beyond the tolerance"), keyLine("rdu", "within it: the darker, the nearer to its end")]
     : drawing.colour === "time" ? [keyLine("cpu", "the darker, the longer")] : [keyLine("rdu", "RDU: rounded")];
-  if (drawing.colour !== "time") colours.push(keyLine("cpu", "CPU: cut corners"));
+  if (drawing.colour !== "time" && drawing.colour !== "error") colours.push(keyLine("cpu", "CPU: cut corners"));
   byId("key").replaceChildren(...colours, element("li", "thick line: many bytes"), element("li", "drag to move, Ctrl and wheel to zoom"));
 }
 for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
@@ -393,6 +385,10 @@ for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"])
 }
 new ResizeObserver(() => drawing.request()).observe(canvas);
 window.addEventListener("hashchange", follow);
+if (node.error) {
+  drawing.colour = "error";
+  /** @type {HTMLSelectElement} */ (byId("colour")).value = "error";
+}
 moduleTree();
 renderKey();
 render();

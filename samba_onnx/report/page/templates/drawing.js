@@ -1,11 +1,11 @@
 // Draws boxes and lines on a canvas: only those that are seen, as large as they are looked at.
 
-/** @typedef {{id: number, x: number, y: number, w: number, h: number, title: string, sub: string, home: string, bound: string, heat: number}} Box */
+/** @typedef {{id: number, x: number, y: number, w: number, h: number, title: string, sub: string, home: string, bound: string, heat: number, error: number}} Box */
 /** @typedef {{from: Box, to: Box, width: number, crosses: boolean}} Line */
 /** @typedef {{x: number, y: number, w: number, h: number, title: string, repeat: Repeat}} Frame */
 /** @typedef {{boxes: Box[], lines: Line[], frames: Frame[], down: boolean}} Scene */
 
-const COLOURS = ["ink", "dim", "line", "card", "soft", "rdu", "rdu-soft", "cpu", "cpu-soft", "mark", "compute", "on_chip", "off_chip", "launch", "fill"];
+const COLOURS = ["ink", "dim", "line", "card", "soft", "rdu", "rdu-soft", "cpu", "cpu-soft", "mark", "compute", "on_chip", "off_chip", "launch", "fill", "bad"];
 /** Names of what bounds a section, as colours are called. @type {Object<string, string>} */
 const BOUNDS = { compute: "compute", "on-chip traffic": "on_chip", "off-chip traffic": "off_chip", launch: "launch", fill: "fill" };
 
@@ -194,11 +194,13 @@ class Drawing {
     // By shape, too, for whoever does not see the colour: what runs on the CPU has cut corners.
     if (box.home === "cpu") this.cut(box, Math.min(10, box.w / 3));
     else context.roundRect(box.x, box.y, box.w, box.h, 6);
-    context.fillStyle = this.colour === "time" ? colours.card : fill;
+    // Shades are laid over the card, so that they are as dark in either theme.
+    const shade = this.colour === "time" ? box.heat : this.colour === "error" ? box.error : -1;
+    context.fillStyle = this.colour === "time" || this.colour === "error" ? colours.card : fill;
     context.fill();
-    if (this.colour === "time") {
-      context.globalAlpha = 0.08 + 0.92 * box.heat;
-      context.fillStyle = colours.cpu;
+    if (shade >= 0) {
+      context.globalAlpha = 0.08 + 0.7 * Math.min(1, shade);
+      context.fillStyle = this.colour === "time" ? colours.cpu : shade > 1 ? colours.bad : colours.rdu;
       context.fill();
       context.globalAlpha = 1;
     }
@@ -242,4 +244,17 @@ class Drawing {
     context.lineTo(x, y + by);
     context.closePath();
   }
+}
+
+/** @param {string} kind @param {string} text @returns {HTMLElement} A line of the key, with its colour. */
+function keyLine(kind, text) {
+  const [line, space] = [document.createElement("li"), "http://www.w3.org/2000/svg"];
+  const [picture, square] = [document.createElementNS(space, "svg"), document.createElementNS(space, "rect")];
+  picture.setAttribute("class", "key");
+  picture.setAttribute("aria-hidden", "true");
+  square.setAttribute("class", `k-${kind}`);
+  for (const one of [picture, square]) { one.setAttribute("width", "12"); one.setAttribute("height", "12"); }
+  picture.append(square);
+  line.append(picture, ` ${text}`);
+  return line;
 }
