@@ -62,6 +62,8 @@ def survey_page(survey: SurveyReport, place: str) -> str:
             row.advice,
         )
         for row in survey.changes
+        # As in a report: what saves no time is no change to make first.
+        if row.seconds_saved > 0
     ]
     change_columns = (
         "on the RDU",

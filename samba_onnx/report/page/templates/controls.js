@@ -392,4 +392,6 @@ if (node.error) {
 moduleTree();
 renderKey();
 render();
+// What takes most time is what most people look for.
+describeStage(stages.reduce((most, stage, index) => (stage.time > stages[most].time ? index : most), 0));
 follow();
