@@ -17,6 +17,7 @@ __all__ = [
     "ProducerReport",
     "ProgramReport",
     "StageEdgeReport",
+    "TaskReport",
 ]
 
 
@@ -121,6 +122,26 @@ class StageEdgeReport:
     """Whether it passes between RDU and CPU."""
 
 
+@row
+class TaskReport:
+    """When a call or a copy of a run is modelled to begin and to end."""
+
+    graph: str
+    """Graph that is run."""
+    resource: str
+    """What executes it: ``rdu``, ``cpu``, ``host_to_rdu`` or ``rdu_to_host``."""
+    call: int
+    """The call in whose turn it is."""
+    stage: int
+    """Id of the section or fallback that is called, or that the copy is made for."""
+    symbol: str
+    """What is copied; empty for a call."""
+    begin_seconds: float
+    """From the begin of the run."""
+    end_seconds: float
+    """From the begin of the run."""
+
+
 @record
 class ProgramReport:
     """The program after conversion."""
@@ -131,3 +152,6 @@ class ProgramReport:
     """Values that nodes write or read, without weights and constants: in the order in which they come about."""
     stage_edges: tuple[StageEdgeReport, ...]
     """The same between sections and fallbacks, which ``graphs`` lists in their ``schedule``."""
+    tasks: tuple[TaskReport, ...] = ()
+    """When each call and copy of a run begins and ends, as far as the target lets them go on at once; none for graphs in
+    spatial mapping, which execute their schedule for every mini-batch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
@@ -12,6 +12,9 @@ from samba_onnx.compiling.option import option_of
 from samba_onnx.compiling.options import option_fields
 from samba_onnx.facts.domains import qualified
 from samba_onnx.passes.timing.node_work import node_flops, value_bytes
+from samba_onnx.passes.timing.overlap import timeline
+from samba_onnx.passes.timing.schedule_time import places
+from samba_onnx.pef.exchanges import rdu_calls
 from samba_onnx.pef.manifest import Manifest, Section
 from samba_onnx.pef.stage_records import Fallback, Term
 from samba_onnx.program.dataflow import dimensions, is_weight, name_of, reads
@@ -25,6 +28,7 @@ from samba_onnx.report.program.program_records import (
     ProducerReport,
     ProgramReport,
     StageEdgeReport,
+    TaskReport,
 )
 
 __all__ = ["device_report", "producer_report", "program_report"]
@@ -86,7 +90,29 @@ def program_report(manifest: Manifest) -> ProgramReport | None:
         for node, report in zip(nodes, _nodes(nodes, stage, len(drafts.nodes)), strict=True):
             drafts.add(node, report, stage.graph)
     outputs = {(graph.name, name) for graph in manifest.graphs for name in graph.outputs}
-    return drafts.finished(outputs)
+    return replace(drafts.finished(outputs), tasks=tuple(_tasks(manifest)))
+
+
+def _tasks(manifest: Manifest) -> Iterator[TaskReport]:
+    """Yield the calls and copies of a run of each graph, in the order in which they are issued."""
+    stages, regions = manifest.stages(), places(manifest.symbols)
+    for graph in manifest.graphs:
+        # In spatial mapping all sections work at once, on different mini-batches.
+        if graph.spatial_batches:
+            continue
+        busy = rdu_calls(graph, stages, manifest.target)
+        seconds = {call: each.seconds for call, each in busy.items()}
+        called = {call.id: call.stage for call in graph.calls}
+        for task in timeline(graph, stages, manifest.target, regions, seconds).tasks:
+            yield TaskReport(
+                graph=graph.name,
+                resource=task.resource.value,
+                call=task.call,
+                stage=called.get(task.call, -1),
+                symbol=task.symbol,
+                begin_seconds=task.begin,
+                end_seconds=task.end,
+            )
 
 
 def _nodes(nodes: Sequence[ir.Node], stage: Section | Fallback, first: int) -> Iterator[NodeReport]:

@@ -29,6 +29,7 @@ from samba_onnx.compiling.model_choices import refuse_model
 from samba_onnx.compiling.texts import read_dims
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
+from samba_onnx.tools.run.run_trace import TraceOption, write_trace
 from samba_onnx.tools.run.section_limits import SectionLimits, parse_sections
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def run(
             "the RDU, apart. Slower in all.",
         ),
     ] = False,
+    trace: TraceOption = None,
     json: JsonOption = None,
     html: HtmlOption = None,
     quiet: QuietOption = False,
@@ -148,6 +150,7 @@ def run(
       samba-port run model.pef --input x=x.npy --output y.npz --ledger ledger.json
       samba-port run model.pef --input inputs.npz --iterations 100 --threads 2
       samba-port run model.pef --random 0 --engine reference --html run.html
+      samba-port run model.pef --random 0 --time-sections --trace run.pftrace
       samba-port run training.pef --random 0 --weights model.safetensors --section-types fwd,bckwd
     """
     inputs = input_file or []
@@ -155,7 +158,14 @@ def run(
     limits = parse_sections(section_types, section_ids)
     refuse_model(pef, "run")
     refuse_overwriting(
-        *sources, outputs={"--output": output, "--ledger": ledger, "--json": json, "--html": html}
+        *sources,
+        outputs={
+            "--output": output,
+            "--ledger": ledger,
+            "--trace": trace,
+            "--json": json,
+            "--html": html,
+        },
     )
     display = Display(json, quiet, verbose, html=html)
 
@@ -200,6 +210,8 @@ def run(
         )
         # While the PEF is open: the page shows its nodes.
         page = "" if html is None else run_page(report, opened.manifest)
+        if trace is not None:
+            write_trace(report, opened.manifest, trace)
     if output is not None:
         write_outputs(output, outputs)
     if ledger is not None:
