@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -152,7 +151,7 @@ def give_report(
     from samba_onnx.report.terminal import summary
     from samba_onnx.report.units import byte_text, printable
 
-    report = dataclasses.replace(report, limits=limits.verdicts(report))
+    report = limits.judged(report)
 
     def content(rows: int | None) -> RenderableType:
         if written is None:

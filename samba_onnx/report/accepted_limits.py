@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -86,8 +86,8 @@ class AcceptedLimits:
                 "other; samba-port diff says what differs, and --allow-different holds it against it all the same"
             )
 
-    def verdicts(self, report: Report) -> tuple[LimitReport, ...]:
-        """Return what became of every limit.
+    def judged(self, report: Report) -> Report:
+        """Return a report with what became of every limit.
 
         Args:
             report: On the conversion.
@@ -97,6 +97,14 @@ class AcceptedLimits:
         """
         if self.baseline is not None:
             self.baseline.refuse_different(report)
+        return replace(report, limits=self.verdicts(report))
+
+    def verdicts(self, report: Report) -> tuple[LimitReport, ...]:
+        """Return what became of every limit.
+
+        Args:
+            report: On the conversion.
+        """
         return tuple(self._verdicts(report))
 
     def _verdicts(self, report: Report) -> Iterator[LimitReport]:

@@ -108,6 +108,7 @@ def difference_page(answer: DifferenceReport, before: Report, after: Report, com
     Raises:
         MissingLibraryError: The extra ``html`` is not installed.
     """
+    # Both in one unit of the page: what is compared stands side by side.
     times = [second_text(side.modelled_time.total_seconds) for side in (before, after)]
     tiles = [
         (f"before: {answer.before}", times[0], "per run, modelled"),

@@ -132,6 +132,7 @@ def longest_stages(report: Report) -> list[Bar]:
         for node in reason.nodes:
             on_cpu[node.stage].append(node.modelled_seconds)
     names = {call.stage: call.name for graph in report.graphs for call in graph.schedule}
+    # A fallback takes as long as its nodes, of which each is timed by itself.
     rows += [
         (sum(each), names.get(stage, ""), "cpu", f"{count_text(len(each), 'node')} on the CPU")
         for stage, each in on_cpu.items()
@@ -316,6 +317,7 @@ def roofline(report: Report) -> Roofline | None:
     tiers = [tier for tier in device.tiers if tier.name != "sram"]
     bandwidth = max((tier.bytes_per_second for tier in tiers), default=0.0)
     knee = peaks[-1] / bandwidth if bandwidth else 1.0
+    # With room behind the knee: a roof that ends where it begins is none.
     x = _Scale([*intensities, knee * 4])
     y = _Scale([*rates, peaks[-1] * 2])
     points = [
@@ -378,6 +380,7 @@ class _Scale:
 
     def ticks(self) -> list[tuple[float, str]]:
         """Return places and texts of the powers, few enough to be read."""
+        # Six labels are as many as a telephone has room for.
         step = max(1, (self._last - self._first) // 5)
         powers = range(self._first, self._last + 1, step)
         return [

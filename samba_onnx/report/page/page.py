@@ -88,6 +88,7 @@ def page_html(
     environment = _environment()
     names = (*(() if data == "null" else SCRIPTS), *(("sorting.js",) if sortable else ()))
     script = _wrapped("".join(map(_asset, names))) if names else ""
+    # Read for each page: a program writes one or two of them.
     style = _asset("page.css")
     text: str = environment.get_template(template).render(
         title=title,

@@ -149,6 +149,7 @@ def _shares(nodes: Sequence[ir.Node], section: Section) -> list[float]:
 
 
 def _operand_bytes(node: ir.Node) -> int:
+    # Weights, too: a product of one row waits for nothing else.
     values = [*node.inputs, *node.outputs]
     return sum(value_bytes(value) or 0 for value in values if value is not None)
 

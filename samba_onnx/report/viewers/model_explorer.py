@@ -33,6 +33,7 @@ def model_explorer_graph(report: Report) -> str:
             results[edge.source].append(edge)
         for target in edge.targets:
             operands[target].append((edge, len(operands[target])))
+    # An input is a node there, or its edges would begin nowhere.
     inputs = [edge for edge in program.edges if edge.source is None]
     nodes = [_input(edge) for edge in inputs]
     nodes += [

@@ -129,6 +129,7 @@ def _memory(report: Report, tasks: Iterable[TaskReport]) -> Iterator[Counter]:
         for task in tasks
         if not task.symbol
     }
+    # Graphs share the device: its memory belongs to none of them.
     process = "device memory" if len(report.graphs) > 1 else MODELLED
     for memory in report.memory_timelines:
         for call in memory.calls:

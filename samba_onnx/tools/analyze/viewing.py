@@ -54,6 +54,7 @@ def write_for_viewers(report: Report, model_explorer: str | None, trace: str | N
         MissingLibraryError: The extra ``trace`` is not installed.
         OutputError: A file cannot be written.
     """
+    # Beside the graph: Model Explorer takes node data as a file of its own.
     times = times_file(model_explorer)
     if model_explorer is not None and times is not None:
         from samba_onnx.report.viewers.model_explorer import (

@@ -80,31 +80,39 @@ def compare(
     display = Display(json, quiet, verbose, html=html)
 
     from samba_onnx.pef import load_pef
-    from samba_onnx.runtime.input_files import all_inputs
-    from samba_onnx.tools.compare.compare_page import values_page
     from samba_onnx.tools.compare.compare_text import values_text
 
-    options: dict[str, Any] = {"seed": seed, "rtol": rtol, "atol": atol}
+    options: dict[str, Any] = {"input_file": input_file, "seed": seed, "rtol": rtol, "atol": atol}
+    options["custom_ops"] = custom_ops or ()
     with Activity(quiet) as activity, load_pef(pef) as opened:
         if is_torch_model(model):
-            _refuse_onnx_options(bool(input_file or custom_ops or any(options.values())))
+            _refuse_onnx_options(any(options.values()))
             options = {"threads": threads, "translations": translations}
             comparison = compare_torch(model, opened, activity.step, **options)
         else:
-            options |= {"inputs": all_inputs(opened, input_file), "custom_ops": custom_ops or ()}
             comparison = _compare_onnx(model, opened, activity, threads=threads, **options)
         report = _report(comparison, Path(pef).name)
-        # While the PEF is open: the page shows its nodes.
-        page = "" if html is None else values_page(report, opened.manifest)
+        page = "" if html is None else _page(report, opened)
     display.show(report.headline, lambda rows: values_text(report, rows), report, lambda: page)
     return EXIT_YES if report.passed else EXIT_NO
 
 
-def _compare_onnx(model: str, pef: Pef, activity: Activity, **options: Any) -> ValueComparison:
+def _page(report: ValueComparisonReport, pef: Pef) -> str:
+    """Return the page, while the PEF is open: it shows the nodes."""
+    from samba_onnx.tools.compare.compare_page import values_page
+
+    return values_page(report, pef.manifest)
+
+
+def _compare_onnx(
+    model: str, pef: Pef, activity: Activity, input_file: list[str] | None, **options: Any
+) -> ValueComparison:
     from samba_onnx.comparing.value_comparison import compare_values
+    from samba_onnx.runtime.input_files import all_inputs
 
     activity.step("compare")
-    return compare_values(model, pef, progress=activity.count, **options)
+    inputs = all_inputs(pef, input_file)
+    return compare_values(model, pef, progress=activity.count, inputs=inputs, **options)
 
 
 def _refuse_onnx_options(stated: bool) -> None:

@@ -18,7 +18,7 @@ def values_page(comparison: ValueComparisonReport, manifest: Manifest) -> str:
 
     Args:
         comparison: The values.
-        manifest: That of the PEF, which is open.
+        manifest: The manifest of the PEF, which is open.
 
     Raises:
         MissingLibraryError: The extra ``html`` is not installed.

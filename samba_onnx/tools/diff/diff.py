@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -23,6 +24,7 @@ from samba_onnx.report.stored_reports import stored_report
 
 if TYPE_CHECKING:
     from samba_onnx.report import Report
+    from samba_onnx.report.difference import DifferenceReport
 
 _SIDE = "A PEF; a report that --json wrote; or a model, as analyze takes it."
 
@@ -105,15 +107,20 @@ def diff(
         # Kernel looping is a condition of a target.
         _refuse_different(left, right, target or options.device.kernel_looping, level)
     answer = difference(left, right, (_shown(before), _shown(after)), allowed_percent=allow)
-
-    def page() -> str:
-        # Imported only for a page, which needs an extra.
-        from samba_onnx.report.page.answer import difference_page
-
-        return difference_page(answer, left, right, "diff")
-
-    display.show(answer.headline, lambda rows: difference_text(answer, rows), answer, page)
+    display.show(
+        answer.headline,
+        lambda rows: difference_text(answer, rows),
+        answer,
+        partial(_page, answer, left, right),
+    )
     return EXIT_NO if answer.worse else EXIT_YES
+
+
+def _page(answer: DifferenceReport, left: Report, right: Report) -> str:
+    # Imported only for a page, which needs an extra.
+    from samba_onnx.report.page.answer import difference_page
+
+    return difference_page(answer, left, right, "diff")
 
 
 def _both(

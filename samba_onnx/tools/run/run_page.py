@@ -17,7 +17,7 @@ def run_page(run: RunReport, manifest: Manifest) -> str:
 
     Args:
         run: What happened.
-        manifest: That of the PEF, which is open.
+        manifest: The manifest of the PEF, which is open.
 
     Raises:
         MissingLibraryError: The extra ``html`` is not installed.

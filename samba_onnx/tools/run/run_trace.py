@@ -28,7 +28,7 @@ def write_trace(run: RunReport, manifest: Manifest, place: str) -> None:
 
     Args:
         run: What happened.
-        manifest: That of the PEF, which is open.
+        manifest: The manifest of the PEF, which is open.
         place: The file; one that ends in ``.json`` gets Chrome's format.
 
     Raises:
@@ -47,6 +47,7 @@ def write_trace(run: RunReport, manifest: Manifest, place: str) -> None:
             yield Slice(MEASURED, home, name, begin, end)
             begin = end
 
+    # Modelled first: Perfetto shows processes in the order in which they come.
     events = [*modelled_events(Report.from_manifest(manifest)), *measured()]
     write_file(place, trace_bytes(events, place))
 

@@ -37,6 +37,7 @@ def survey_page(survey: SurveyReport, place: str) -> str:
         OutputError: A page cannot be written.
     """
     done = [entry for entry in survey.entries if entry.figures is not None]
+    # Pages of all models: a link that leads nowhere would be worse than none.
     links = {number: _link(entry, place) for number, entry in enumerate(done)}
     tiles = [
         (
@@ -46,6 +47,17 @@ def survey_page(survey: SurveyReport, place: str) -> str:
         )
         for target in survey.targets
     ]
+    blocks = [
+        # Those that failed have no page that a link could lead to.
+        Block("Models", _COLUMNS, [_cells(entry) for entry in done], sortable=True, links=links),
+        *_reasons(survey),
+    ]
+    title = f"{len({entry.model for entry in survey.entries}):,} models"
+    return answer_page("survey", title, survey.headline, tiles, blocks)
+
+
+def _reasons(survey: SurveyReport) -> list[Block]:
+    """Return what to change, why nodes fall back, and which models failed."""
     failed = [(one.model, one.target, one.error) for one in survey.entries if one.figures is None]
     fallbacks = [
         (row.operator, row.target, row.reason, f"{len(row.models):,}", f"{row.nodes:,}")
@@ -74,8 +86,7 @@ def survey_page(survey: SurveyReport, place: str) -> str:
         ">time saved",
         "instead",
     )
-    blocks = [
-        Block("Models", _COLUMNS, [_cells(entry) for entry in done], sortable=True, links=links),
+    return [
         Block("Change first", change_columns, changes, sortable=True),
         Block(
             "Fallbacks",
@@ -85,8 +96,6 @@ def survey_page(survey: SurveyReport, place: str) -> str:
         ),
         Block("Failed", ("model", "target", "why"), failed),
     ]
-    title = f"{len({entry.model for entry in survey.entries}):,} models"
-    return answer_page("survey", title, survey.headline, tiles, blocks)
 
 
 def _link(entry: SurveyEntry, place: str) -> str:
