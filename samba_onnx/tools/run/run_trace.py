@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from samba_onnx.cli.display import write_file
 from samba_onnx.cli.options import OUTPUT
-from samba_onnx.pef.manifest import Manifest
-from samba_onnx.tools.run.run_report import RunReport
+
+if TYPE_CHECKING:
+    from samba_onnx.pef.manifest import Manifest
+    from samba_onnx.tools.run.run_report import RunReport
 
 TraceOption = Annotated[
     str | None,
