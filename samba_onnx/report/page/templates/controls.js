@@ -33,14 +33,19 @@ function button(text, act, more) {
   return made;
 }
 
-/** @param {Repeat[]} repeats @param {Map<number, Box>} boxes @param {(at: number, period: number) => string} title @param {number} first @returns {Frame[]} */
-function layerFrames(repeats, boxes, title, first) {
+/** @param {Repeat[]} repeats @param {Map<number, Box>} boxes @param {(at: number, period: number) => string} title @param {number} first @param {(box: Box) => number} [rowOf] @returns {Frame[]} */
+function layerFrames(repeats, boxes, title, first, rowOf = () => 0) {
   return repeats.flatMap(([start, period, count]) => {
     const inside = Array.from({ length: period }, (_, at) => boxes.get(first + start + at)).filter((box) => box !== undefined);
-    if (!inside.length) return [];
-    const x = Math.min(...inside.map((box) => box.x)) - 12, y = Math.min(...inside.map((box) => box.y)) - 12;
-    const w = Math.max(...inside.map((box) => box.x + box.w)) + 12 - x, h = Math.max(...inside.map((box) => box.y + box.h)) + 12 - y;
-    return [{ x, y, w, h, title: `${title(start, period)} ×${count}`, repeat: [start, period, count] }];
+    // A frame for each row that a layer goes through; the first one has the title.
+    /** @type {Map<number, Box[]>} */
+    const rows = new Map();
+    for (const box of inside) rows.set(rowOf(box), [...(rows.get(rowOf(box)) || []), box]);
+    return [...rows.values()].map((row, number) => {
+      const x = Math.min(...row.map((box) => box.x)) - 12, y = Math.min(...row.map((box) => box.y)) - 12;
+      const w = Math.max(...row.map((box) => box.x + box.w)) + 12 - x, h = Math.max(...row.map((box) => box.y + box.h)) + 12 - y;
+      return { x, y, w, h, title: number ? "" : `${title(start, period)} ×${count}` };
+    });
   });
 }
 
@@ -78,7 +83,7 @@ function scheduleScene() {
     const known = lines.get(key);
     if (!known || known.width < width) lines.set(key, { from, to, width, crosses: from.home !== to.home });
   }
-  return { boxes: [...boxes.values()], lines: [...lines.values()], frames: folds ? layerFrames(data.layers, boxes, () => "equal layers", 0) : [], down: false };
+  return { boxes: [...boxes.values()], lines: [...lines.values()], frames: folds ? layerFrames(data.layers, boxes, () => "equal layers", 0, (box) => Math.floor(box.y / lanes)) : [], down: false };
 }
 
 /** @param {number} index @returns {Scene} The nodes of a stage. */
@@ -369,9 +374,7 @@ byId("fold").addEventListener("click", () => {
   drawing.selected = -1;
   render();
 });
-byId("larger").addEventListener("click", () => zoomMiddle(1.3));
-byId("smaller").addEventListener("click", () => zoomMiddle(1 / 1.3));
-byId("whole").addEventListener("click", () => drawing.fit());
+for (const [id, act] of /** @type {[string, () => void][]} */ ([["larger", KEYS["+"]], ["smaller", KEYS["-"]], ["whole", KEYS[0]]])) byId(id).addEventListener("click", act);
 function renderKey() {
   const bounds = [...new Set(stages.map((stage) => stage.bound))].filter(Boolean);
   const colours = drawing.colour === "bound" ? bounds.map((bound) => keyLine(BOUNDS[bound] || "rdu", bound))

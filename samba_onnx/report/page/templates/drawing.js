@@ -2,7 +2,7 @@
 
 /** @typedef {{id: number, x: number, y: number, w: number, h: number, title: string, sub: string, home: string, bound: string, heat: number, error: number}} Box */
 /** @typedef {{from: Box, to: Box, width: number, crosses: boolean}} Line */
-/** @typedef {{x: number, y: number, w: number, h: number, title: string, repeat: Repeat}} Frame */
+/** @typedef {{x: number, y: number, w: number, h: number, title: string}} Frame */
 /** @typedef {{boxes: Box[], lines: Line[], frames: Frame[], down: boolean}} Scene */
 
 const COLOURS = ["ink", "dim", "line", "card", "soft", "rdu", "rdu-soft", "cpu", "cpu-soft", "mark", "compute", "on_chip", "off_chip", "launch", "fill", "bad"];
