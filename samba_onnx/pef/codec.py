@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samba_onnx.errors import InternalError, PefFormatError, PefVersionError
 from samba_onnx.pef.decoding import MismatchError, from_tree, to_tree
 from samba_onnx.pef.manifest import FORMAT_VERSION, Manifest
-from samba_onnx.pef.stage_graphs import StageGraphs
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["MANIFEST_LIMIT", "decode_manifest", "encode_manifest"]
 
@@ -44,14 +38,11 @@ def encode_manifest(manifest: Manifest) -> bytes:
         raise InternalError(f"the manifest cannot be written: {error}") from None
 
 
-def decode_manifest(
-    text: bytes, models: Callable[[int], onnx.ModelProto] | None = None
-) -> Manifest:
+def decode_manifest(text: bytes) -> Manifest:
     """Read a manifest.
 
     Args:
         text: The bytes of member ``manifest.json``.
-        models: Returns the model of the stage with an id; None where there is no file that has them.
 
     Returns:
         The records. What they say about each other is not yet checked.
@@ -84,11 +75,7 @@ def decode_manifest(
     # space.
     if canonical != text:
         raise PefFormatError("the manifest is not in canonical form")
-    return (
-        manifest
-        if models is None
-        else replace(manifest, stage_graphs=StageGraphs.of_models(models))
-    )
+    return manifest
 
 
 def version_error(version: int) -> PefFormatError | PefVersionError:
