@@ -14,6 +14,9 @@ _LONGEST: Final = 4000
 """Longest stretch that is looked for; a layer has tens of nodes, one with experts a few thousand."""
 _NEAREST: Final = 16
 """Places behind each one that may begin its repetition: a layer with several equal parts has as many false beginnings."""
+_LOOKS: Final = 300
+"""Comparisons for each element, on the whole: names are a stranger's, and a sequence that nearly repeats everywhere would
+take minutes."""
 _FAR: Final = -1
 """Stands for an operand from beyond a stretch, as a mask that all layers read."""
 
@@ -49,8 +52,8 @@ def find_repeats(tokens: Sequence[Hashable], least: int = 3) -> list[Repeat]:
         places[token].append(place)
     rank = {place: number for each in places.values() for number, place in enumerate(each)}
     repeats: list[Repeat] = []
-    place = 0
-    while place < len(tokens):
+    place, looks = 0, _LOOKS * len(tokens)
+    while place < len(tokens) and looks > 0:
         # Only where the same element comes again can the stretch do so.
         later = places[tokens[place]][rank[place] + 1 :][:_NEAREST]
         candidates = [
@@ -58,6 +61,7 @@ def find_repeats(tokens: Sequence[Hashable], least: int = 3) -> list[Repeat]:
             for other in later
             if least <= other - place <= _LONGEST
         ]
+        looks -= 1 + sum(one.end + one.period - place for one in candidates)
         # One element less to look at is not worth a fold.
         worth = [one for one in candidates if (one.times - 1) * one.period > 1]
         best = max(worth, key=lambda one: (one.end, -one.period), default=None)

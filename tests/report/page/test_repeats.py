@@ -45,3 +45,10 @@ def test_repeats_are_what_they_say() -> None:
 def test_layers_of_one_operator_are_no_layers_of_many() -> None:
     assert find_repeats("aaaa", 1) == [(0, 1, 4)]
     assert find_repeats("aa", 1) == []
+
+
+def test_a_sequence_that_nearly_repeats_is_given_up() -> None:
+    """Without a bound it would take minutes: a stretch of thousands that ends otherwise each time."""
+    stretch = [number % 251 * (number % 7) for number in range(3_900)]
+    nearly = [token for end in range(12) for token in (*stretch, -1 - end)]
+    assert all(period < 3_900 for _, period, _ in find_repeats(nearly))
