@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,13 +33,32 @@ class Display:
     markdown: str | None = None
     """File for the report as Markdown; ``-`` for standard output."""
 
+    html: str | None = None
+    """File for the page; ``-`` for standard output."""
+
+    def __post_init__(self) -> None:
+        """Refuse a page that could not be written, before its report takes time."""
+        if self.html is not None:
+            from samba_onnx.report.page.page import require_jinja
+
+            require_jinja()
+
     @property
     def rows(self) -> int | None:
         """Longest table; None for no limit."""
         return None if self.verbose else ROWS
 
+    @property
+    def shows_program(self) -> bool:
+        """Whether a document has nodes and edges."""
+        return self.json is not None or self.html is not None
+
     def show(
-        self, headline: str, content: Callable[[int | None], RenderableType], document: Any
+        self,
+        headline: str,
+        content: Callable[[int | None], RenderableType],
+        document: Any,
+        page: Callable[[], str] = str,
     ) -> None:
         """Give the answer.
 
@@ -47,37 +66,31 @@ class Display:
             headline: The answer in one line.
             content: Returns the text for tables of at most so many rows, headline included.
             document: A record for the JSON document.
+            page: Returns the page, for a command that has one.
 
         Raises:
-            OutputError: The JSON file cannot be written.
+            OutputError: A file cannot be written.
             OSError: Standard output cannot be written.
         """
         # Before the text: a pipe that was closed must not cost the file.
-        if self.json is not None:
-            self._write_json(document)
-        if self.markdown is not None:
-            self._write_markdown(document)
-        if STDOUT in (self.json, self.markdown):
+        for place, text in self._documents(document, page):
+            write_text(text) if place == STDOUT else write_file(place, text.encode())
+        if STDOUT in (self.json, self.markdown, self.html):
             return
         write_text(headline + "\n" if self.quiet else _rendered(content(self.rows)))
 
-    def _write_json(self, document: Any) -> None:
+    def _documents(self, document: Any, page: Callable[[], str]) -> Iterator[tuple[str, str]]:
+        """Yield file and text of each document that is asked for."""
         from samba_onnx.report.documents import to_json
 
-        text = to_json(document)
-        if self.json == STDOUT:
-            write_text(text)
-        elif self.json is not None:
-            write_file(self.json, text.encode("ascii"))
+        if self.json is not None:
+            yield self.json, to_json(document)
+        if self.markdown is not None:
+            from samba_onnx.report.markdown import markdown_text
 
-    def _write_markdown(self, document: Any) -> None:
-        from samba_onnx.report.markdown import markdown_text
-
-        text = markdown_text(document)
-        if self.markdown == STDOUT:
-            write_text(text)
-        elif self.markdown is not None:
-            write_file(self.markdown, text.encode())
+            yield self.markdown, markdown_text(document)
+        if self.html is not None:
+            yield self.html, page()
 
 
 def write_text(text: str) -> None:

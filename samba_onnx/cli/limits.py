@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -148,12 +147,11 @@ def give_report(
     from rich.text import Text
 
     from samba_onnx.report.github import tell_github
+    from samba_onnx.report.page.page import report_page
     from samba_onnx.report.terminal import summary
     from samba_onnx.report.units import byte_text, printable
 
-    if limits.baseline is not None:
-        limits.baseline.refuse_different(report)
-    report = dataclasses.replace(report, limits=limits.verdicts(report))
+    report = limits.judged(report)
 
     def content(rows: int | None) -> RenderableType:
         if written is None:
@@ -162,7 +160,7 @@ def give_report(
         return Group(summary(report, rows), Text(f"\nWrote {printable(written)} ({size})"))
 
     # The report comes first: who exceeds a limit wants to see why.
-    display.show(report.headline, content, report)
+    display.show(report.headline, content, report, lambda: report_page(report, command))
     if github:
         tell_github(report, command)
     exceeded = complaints(limits, report)

@@ -97,6 +97,15 @@ MarkdownOption = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+HtmlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        help="Write a page, too: one file with charts, tables and the graph, which needs no network.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 GithubOption = Annotated[
     bool,
     typer.Option(

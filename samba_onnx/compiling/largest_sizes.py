@@ -282,7 +282,8 @@ class FitSearch:
 
 def _size_plan(size: int, manifest: Manifest) -> SizePlan:
     regions = {region.name: region.bytes for region in manifest.regions}
-    return SizePlan(size, manifest, regions, "")
+    # Without the nodes of stages, which would keep the models of all sizes in memory.
+    return SizePlan(size, dataclasses.replace(manifest, stage_graphs=None), regions, "")
 
 
 def _crossing(curve: _Curve, fits: _Fits, low: int, high: int) -> int:

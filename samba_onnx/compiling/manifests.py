@@ -12,11 +12,12 @@ from samba_onnx.passes.targets import Target
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.manifest import Argin, Manifest, Producer, SourceModel, Symbol
 from samba_onnx.pef.sharding import Parallelism
+from samba_onnx.pef.stage_graphs import StageGraphs
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.program.program import Program
 from samba_onnx.version import __version__
 
-__all__ = ["argin_records", "graph_records", "with_demands"]
+__all__ = ["argin_records", "graph_records", "with_demands", "with_nodes"]
 
 
 def argin_records(programs: Sequence[Program], plans: Sequence[GraphPlan]) -> tuple[Argin, ...]:
@@ -63,6 +64,17 @@ def with_demands(manifest: Manifest, programs: Sequence[Program]) -> Manifest:
         for graph in manifest.graphs
     )
     return replace(manifest, graphs=tuple(graphs))
+
+
+def with_nodes(manifest: Manifest, plans: Sequence[GraphPlan]) -> Manifest:
+    """Return a manifest that gives the nodes of its stages, too.
+
+    Args:
+        manifest: The records of the plans.
+        plans: The graphs, with the nodes of each stage.
+    """
+    nodes = {stage: group.nodes for planned in plans for stage, group in planned.stages}
+    return replace(manifest, stage_graphs=StageGraphs(nodes.__getitem__))
 
 
 def graph_records(

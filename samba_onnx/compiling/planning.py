@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 
 import onnx_ir as ir
 
-from samba_onnx.compiling.manifests import argin_records, graph_records, with_demands
+from samba_onnx.compiling.manifests import argin_records, graph_records, with_demands, with_nodes
 from samba_onnx.compiling.packaging import PlannedGraph
 from samba_onnx.compiling.parallel import ProgramCutter
 from samba_onnx.compiling.savings import graph_changes
@@ -242,7 +242,9 @@ def _whole(
             for key, text in each.items()
         },
     )
-    return PlannedPrograms(tuple(graphs), with_demands(manifest, programs), cutter.contents)
+    return PlannedPrograms(
+        tuple(graphs), with_nodes(with_demands(manifest, programs), plans), cutter.contents
+    )
 
 
 def _chooser(

@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 __all__ = [
-    "MAY_BE_MISSING", "NOT_REPORTED", "NOT_STORED", "MismatchError", "from_tree", "reported_as", "to_tree",
+    "MAY_BE_MISSING", "NOT_REPORTED", "NOT_STORED", "UNWRITTEN", "MismatchError", "from_tree", "reported_as",
+    "to_tree",
 ]  # fmt: skip
 
 NOT_STORED: Final = types.MappingProxyType[str, Any]({"stored": False})
@@ -29,6 +30,8 @@ that what was written before reads the same, to the byte. Its default is empty."
 # The words of these two are pydantic's, which makes the schemas of reports and reads them: `exclude`, `alias`.
 NOT_REPORTED: Final = types.MappingProxyType[str, Any]({"exclude": True})
 """Metadata of a field that documents of reports leave out; it has a default where they are read, too."""
+UNWRITTEN: Final = types.MappingProxyType[str, Any]({**NOT_STORED, **NOT_REPORTED})
+"""Metadata of a field that only its program sees: neither a file nor a document has it."""
 
 Decoder = Callable[[Any], Any]
 _NAMES = {

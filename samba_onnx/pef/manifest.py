@@ -12,13 +12,14 @@ import enum
 from dataclasses import dataclass, field, replace
 
 from samba_onnx.pef.changes import Bound, Change
-from samba_onnx.pef.decoding import MAY_BE_MISSING, NOT_REPORTED, reported_as
+from samba_onnx.pef.decoding import MAY_BE_MISSING, NOT_REPORTED, UNWRITTEN, reported_as
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
 from samba_onnx.pef.fixed_inputs import FixedInput
 from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.original_files import OriginalFile
 from samba_onnx.pef.rewrite_records import FusionRuleSummary, LegalisedRule, PassSummary
 from samba_onnx.pef.sharding import Parallelism, Sharded
+from samba_onnx.pef.stage_graphs import StageGraphs
 from samba_onnx.pef.stage_records import Fallback, FallbackNode, Section, Stage
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.index_demands import IndexDemand
@@ -355,6 +356,8 @@ class Manifest:
     """The options of the compilation that were not at their defaults, by name, as texts."""
     format_version: int = FORMAT_VERSION
     """Version of the layout and of these records."""
+    stage_graphs: StageGraphs | None = field(default=None, compare=False, metadata=UNWRITTEN)
+    """The nodes of stages, where they are at hand: of what was planned, or of an open PEF."""
 
     def __repr__(self) -> str:
         """Return one line; the fields are thousands."""

@@ -20,6 +20,7 @@ from samba_onnx.pef.envelope import Envelope, read_envelope
 from samba_onnx.pef.layout import REFERENCE_MEMBER, WEIGHTS_MEMBER, check_sizes, member_names
 from samba_onnx.pef.manifest import Manifest, Member, Symbol
 from samba_onnx.pef.reference import check_reference
+from samba_onnx.pef.stage_reading import with_stages
 from samba_onnx.pef.weights import StoredTensor, check_layout, tensor_array
 from samba_onnx.safety.files import open_regular, printable
 
@@ -116,8 +117,8 @@ class Pef:
         self._slots = {slot.name: slot for slot in envelope.slots}
         self._crcs = {s.name: c for s, c in zip(envelope.slots, envelope.crcs, strict=True)}
         _check_members(self.manifest, envelope)
-        self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._view = memoryview(self._map)
+        self._view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        self.manifest = with_stages(self.manifest, self._view, self._slots)
         self._symbols = {symbol.name: symbol for symbol in self.manifest.symbols}
         self._stages = self.manifest.stages()
         self._stop = threading.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from samba_onnx.pef.decoding import NOT_REPORTED, NOT_STORED, reported_as
+from samba_onnx.pef.decoding import UNWRITTEN, reported_as
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class PassSummary:
     """Nodes of the graph before it."""
     nodes_after: int
     """Nodes of the graph after it."""
-    seconds: float | None = field(default=None, compare=False, metadata=NOT_STORED | NOT_REPORTED)
+    seconds: float | None = field(default=None, compare=False, metadata=UNWRITTEN)
     """Wall-clock time that it took; None when it was read from a file. No part of a PEF, whose
     bytes follow from its input alone."""
 

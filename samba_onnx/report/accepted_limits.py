@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -85,6 +85,19 @@ class AcceptedLimits:
                 f"{report.level}, and this is for {name} and {level}: nothing to hold against each "
                 "other; samba-port diff says what differs, and --allow-different holds it against it all the same"
             )
+
+    def judged(self, report: Report) -> Report:
+        """Return a report with what became of every limit.
+
+        Args:
+            report: On the conversion.
+
+        Raises:
+            UsageError: The baseline is not comparable with it.
+        """
+        if self.baseline is not None:
+            self.baseline.refuse_different(report)
+        return replace(report, limits=self.verdicts(report))
 
     def verdicts(self, report: Report) -> tuple[LimitReport, ...]:
         """Return what became of every limit.

@@ -21,7 +21,7 @@ def conditions(report: Report) -> Mapping[str, str]:
         "target": report.target,
         "level": report.level,
         "RDUs": str(cut.rdus) if cut else "1",
-        "version": report.producer,
+        "version": report.producer.text,
     }
     return {name: printable(text) for name, text in stated.items()}
 

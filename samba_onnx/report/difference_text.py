@@ -26,7 +26,21 @@ def difference_text(report: DifferenceReport, rows: int | None = 12) -> Renderab
     parts: list[RenderableType] = [
         Text(report.headline, style="bold red" if report.worse else "bold")
     ]
-    blocks = (
+    for title, cells, columns in difference_blocks(report):
+        if cells:
+            parts += [Text(""), titled(title, table(columns, cells, limit=rows))]
+    return Group(*parts)
+
+
+def difference_blocks(
+    report: DifferenceReport,
+) -> list[tuple[str, Sequence[Sequence[str]], Sequence[str]]]:
+    """Return title, rows and headings of each table; one without rows has nothing that differs.
+
+    Args:
+        report: The differences.
+    """
+    return [
         ("What differs between the two", [(text,) for text in report.circumstances], ("",)),
         ("Figures", _figures(report), ("figure", ">before", ">after", ">change", "verdict")),
         (
@@ -50,11 +64,7 @@ def difference_text(report: DifferenceReport, rows: int | None = 12) -> Renderab
             ("section", ">nodes before", ">nodes after", ">time before", ">time after"),
         ),
         ("Passes", _passes(report), ("pass", ">nodes added before", ">nodes added after")),
-    )
-    for title, cells, columns in blocks:
-        if cells:
-            parts += [Text(""), titled(title, table(columns, cells, limit=rows))]
-    return Group(*parts)
+    ]
 
 
 def _figures(report: DifferenceReport) -> list[Sequence[str]]:

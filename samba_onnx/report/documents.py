@@ -19,9 +19,31 @@ def to_json(document: Any) -> str:
         JSON in the order of the fields. Characters outside ASCII are escaped, so that names with
         broken text survive; a number that JSON lacks (NaN, infinity) becomes null.
     """
-    # Without NaN, which is no JSON: should one get past `_plain`, an error is better than a file that
-    # parsers refuse.
-    return json.dumps(_plain(document), indent=2, allow_nan=False) + "\n"
+    return _text(document, "\n") + "\n"
+
+
+def _text(value: Any, newline: str) -> str:
+    """Return ``value`` as JSON with two blanks for each level; what is a row in one line.
+
+    Args:
+        value: Part of a document.
+        newline: What begins a line of its level.
+    """
+    inner = newline + "  "
+    one_line = getattr(type(value), "__one_line__", False)
+    if dataclasses.is_dataclass(value) and not one_line:
+        names = _names(value.__class__)
+        value = {name: getattr(value, attribute) for name, attribute in names}
+    if one_line or not isinstance(value, list | tuple | dict):
+        # Without NaN, which is no JSON: should one get past `_plain`, an error is better than a file that
+        # parsers refuse.
+        return json.dumps(_plain(value), allow_nan=False)
+    if not value:
+        return "{}" if isinstance(value, dict) else "[]"
+    if isinstance(value, dict):
+        items = [f"{json.dumps(str(key))}: {_text(item, inner)}" for key, item in value.items()]
+        return f"{{{inner}{f',{inner}'.join(items)}{newline}}}"
+    return f"[{inner}{f',{inner}'.join(_text(item, inner) for item in value)}{newline}]"
 
 
 def _plain(value: Any) -> Any:
@@ -64,7 +86,18 @@ def json_schema(document_type: type, *, reported: bool = True) -> dict[str, Any]
 
     mode: Literal["serialization", "validation"] = "serialization" if reported else "validation"
     schema = TypeAdapter(document_type).json_schema(mode=mode, by_alias=reported)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_tidy(schema)}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:samba-onnx:schema:{document_type.__name__}:{_version(document_type)}",
+        **_tidy(schema),
+    }
+
+
+def _version(document_type: type) -> int:
+    """Return the version of a document's form; 1 for one that does not state it."""
+    stated = ("schema_version", "format_version")
+    versions = (getattr(document_type, name, None) for name in stated)
+    return next((version for version in versions if isinstance(version, int)), 1)
 
 
 def _tidy(schema: Any) -> Any:

@@ -13,7 +13,7 @@ from samba_onnx.report.sizes import run_graphs, sizes_text
 from samba_onnx.report.times import ModelledTime
 from samba_onnx.report.units import byte_text, count_text, percent_text, printable, second_text
 
-_WORDS: Final = {
+PART_WORDS: Final = {
     "launch": "launching sections",
     "compute": "computing",
     "on_chip": "on-chip memory",
@@ -98,7 +98,7 @@ def _most(manifest: Manifest, time: ModelledTime, graphs: Sequence[Graph]) -> st
         if name in seen:
             seen[name] -= hidden
     name = max(seen, key=lambda part: seen[part])
-    words, share = _WORDS[name], seen[name] / time.total_seconds
+    words, share = PART_WORDS[name], seen[name] / time.total_seconds
     if name == "cpu":
         operator, of_cpu = _slowest_operator(manifest, graphs)
         # One operator is named where it takes most of the CPU's time; else none is to blame.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from samba_onnx.facts.precisions import describe_precision, stored_precision
@@ -34,8 +35,18 @@ from samba_onnx.report.layout import CAUSE_ORDER
 from samba_onnx.report.limit_report import LimitReport
 from samba_onnx.report.memory_timeline import GraphMemoryReport, memory_timelines
 from samba_onnx.report.parallel import ParallelReport, parallel
+from samba_onnx.report.program.program_records import (
+    DeviceReport,
+    ProducerReport,
+    ProgramReport,
+)
+from samba_onnx.report.program.program_report import (
+    device_report,
+    producer_report,
+    program_report,
+)
 from samba_onnx.report.report_records import (
-    SCHEMA_VERSION,
+    REPORT_VERSION,
     BoundaryReport,
     CallReport,
     Coverage,
@@ -136,23 +147,41 @@ class Report:
     precision: str = ""
     """In which types operators compute that state float32, as ``--precision`` names it; empty in a report of an older
     version."""
-    producer: str = ""
-    """Name and version of what converted the model; empty in a report of an older version."""
+    producer: ProducerReport = ProducerReport("", "")
+    """What converted the model; without a name in a report of an older version."""
     parallel: ParallelReport | None = None
     """How it was cut for several RDUs; null for one. All other sizes and times are those of one RDU."""
-    schema_version: int = SCHEMA_VERSION
+    device: DeviceReport | None = None
+    """Figures of the target; null in a report of an older version."""
+    program: ProgramReport | None = None
+    """Nodes and edges; null in a report of an older version, and where only figures were asked for."""
+    schema_version: int = REPORT_VERSION
     """Version of this document's form."""
 
     @classmethod
-    def from_manifest(cls, manifest: Manifest) -> Report:
+    def from_manifest(cls, manifest: Manifest, *, program: bool = True) -> Report:
         """Build the report.
 
         Args:
-            manifest: What ``analyze`` returns, or ``pef.manifest`` of a PEF.
+            manifest: What ``analyze`` returns, or ``pef.manifest`` of a PEF that is open.
+            program: Whether it has nodes and edges, for JSON and pages; figures and tables need none.
 
         Returns:
             The report; it needs neither the model nor the PEF any more.
+
+        Raises:
+            PefError: A file of the PEF is damaged.
         """
+        return replace(
+            cls._of_figures(manifest),
+            producer=producer_report(manifest),
+            device=device_report(manifest),
+            # Last: the nodes of a PEF are read from its files.
+            program=program_report(manifest) if program else None,
+        )
+
+    @classmethod
+    def _of_figures(cls, manifest: Manifest) -> Report:
         coverage, graphs = coverage_of(manifest), run_graphs(manifest)
         per_run = _totals(copy for graph in graphs for copy in graph.run_transfers)
         at_load = _totals(copy for graph in manifest.graphs for copy in graph.load_transfers)
@@ -188,7 +217,6 @@ class Report:
             memory_timelines=memory_timelines(manifest),
             parallel=parallel(manifest),
             precision=stored_precision(manifest.metadata),
-            producer=f"{manifest.producer.name} {manifest.producer.version}",
             fusion=fusion(manifest),
             fixed_inputs=fixed_inputs(manifest),
         )

@@ -12,7 +12,9 @@ from samba_onnx.pef.manifest import Cause, Direction, Transfer
 from samba_onnx.pef.stage_records import RepeatedBody
 
 SCHEMA_VERSION = 1
-"""Version of the JSON document. A new field keeps it; a renamed or removed one raises it."""
+"""Version of a JSON document. A new field keeps it; a renamed or removed one raises it."""
+REPORT_VERSION = 2
+"""Version of the JSON document of a report: the second one has the program."""
 
 T = TypeVar("T")
 
@@ -25,6 +27,13 @@ def record(cls: type[T]) -> type[T]:
         "extra": "forbid",
     }
     return dataclass(frozen=True)(cls)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def row(cls: type[T]) -> type[T]:
+    """Make a record that a JSON document has in one line, since there are many of them."""
+    cls.__one_line__ = True  # type: ignore[attr-defined]
+    return record(cls)
 
 
 @record

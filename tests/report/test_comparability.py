@@ -13,6 +13,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.report import Report
 from samba_onnx.report.accepted_limits import Baseline
 from samba_onnx.report.comparability import different, different_text
+from samba_onnx.report.program.program_records import ProducerReport
 from samba_onnx.report.reading import read_report
 from tests.report.samples import detector
 
@@ -51,7 +52,7 @@ def test_a_baseline_names_the_condition_that_differs(
 
 def test_the_version_of_the_tool_is_a_condition() -> None:
     report = Report.from_manifest(detector())
-    older = dataclasses.replace(report, producer="samba-onnx 0.0.1")
+    older = dataclasses.replace(report, producer=ProducerReport("samba-onnx", "0.0.1"))
     assert different_text(different(older, report)) == "version samba-onnx 0.0.1 → samba-onnx 0.1.0"
     assert not different(older, report, but=["version"])
 
@@ -66,7 +67,7 @@ def test_inputs_may_be_called_otherwise(model: Path) -> None:
 
 def test_a_report_of_an_older_version_states_neither_precision_nor_version() -> None:
     report = Report.from_manifest(detector())
-    older = dataclasses.replace(report, precision="", producer="")
+    older = dataclasses.replace(report, precision="", producer=ProducerReport("", ""))
     assert not different(older, report)
     # As its document is read: fields that it lacks have these values.
     assert read_report(older.to_json().encode(), "old.json") == older

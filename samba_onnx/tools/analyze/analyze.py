@@ -21,6 +21,7 @@ from samba_onnx.cli.limits import (
 from samba_onnx.cli.options import (
     AnnotatedOption,
     GithubOption,
+    HtmlOption,
     JsonOption,
     MarkdownOption,
     PortableArgument,
@@ -49,6 +50,12 @@ from samba_onnx.tools.analyze.fitting import (
     start,
 )
 from samba_onnx.tools.analyze.supposing import WhatIfOption, show_supposed, supposed_target
+from samba_onnx.tools.analyze.viewing import (
+    ModelExplorerOption,
+    TraceOption,
+    times_file,
+    write_for_viewers,
+)
 
 if TYPE_CHECKING:
     from samba_onnx.compiling.size_dimensions import Sizing
@@ -71,8 +78,11 @@ def analyze(
     fit_multiple: FitMultipleOption = 1,
     what_if: WhatIfOption = None,
     annotated: AnnotatedOption = None,
+    model_explorer: ModelExplorerOption = None,
+    trace: TraceOption = None,
     json: JsonOption = None,
     markdown: MarkdownOption = None,
+    html: HtmlOption = None,
     github: GithubOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -82,6 +92,7 @@ def analyze(
     Examples:
       samba-port analyze model.onnx --target sn10 --dim batch=8 --dim seq=128
       samba-port analyze model.onnx --json - --max-transfer-bytes 2MB
+      samba-port analyze model.onnx --html report.html --model-explorer graph.json --trace run.pftrace
       samba-port analyze model.onnx --what-if support=TopK --what-if link.latency=2us
       samba-port analyze model.onnx --min-rdu-nodes 95 --baseline released.json
       samba-port analyze my_project.models:resnet
@@ -108,7 +119,15 @@ def analyze(
         model,
         baseline,
         options.sections.optimization_rules,
-        outputs={"--json": json, "--markdown": markdown, "--annotated": annotated},
+        outputs={
+            "--json": json,
+            "--markdown": markdown,
+            "--html": html,
+            "--annotated": annotated,
+            "--model-explorer": model_explorer,
+            "the times of its nodes": times_file(model_explorer),
+            "--trace": trace,
+        },
     )
     refuse_other_options(model, options, writes=False)
     refuse_fit(fit, options.sizes, supposes=bool(what_if), multiple=fit_multiple)
@@ -118,7 +137,9 @@ def analyze(
         raise UsageError(
             "--what-if compares two plans and has no limits: state them without it, or see samba-port diff"
         )
-    display = Display(json, quiet, verbose, markdown)
+    display = Display(json, quiet, verbose, markdown, html)
+    if supposed is not None and (model_explorer or trace):
+        raise UsageError("--what-if compares two plans: --model-explorer and --trace are of one")
 
     from samba_onnx.report import Report
 
@@ -138,7 +159,10 @@ def analyze(
             reports = [shown(begin, searches)]
         else:
             targets = (target,) if supposed is None else (target, supposed)
-            reports = [Report.from_manifest(plan(each)) for each in targets]
+            # The document of what differs between two plans has no nodes; its page has.
+            listed = display.shows_program or bool(model_explorer or trace)
+            shows = html is not None if supposed is not None else listed
+            reports = [Report.from_manifest(plan(each), program=shows) for each in targets]
         if annotated is not None:
             from samba_onnx.compiling.annotating import annotate
 
@@ -146,6 +170,7 @@ def analyze(
             annotate(model, annotated, options, activity.step)
     if supposed is not None:
         return show_supposed(reports, what_if or (), display)
+    write_for_viewers(reports[0], model_explorer, trace)
     return give_report(reports[0], display, limits, "analyze", github=github)
 
 

@@ -58,5 +58,12 @@ def show_supposed(reports: Sequence[Report], suppositions: Sequence[str], displa
 
     before, after = reports
     answer = difference(before, after, ("as it is", f"with {' and '.join(suppositions)}"))
-    display.show(answer.headline, lambda rows: difference_text(answer, rows), answer)
+
+    def page() -> str:
+        # Imported only for a page, which needs an extra.
+        from samba_onnx.report.page.answer import difference_page
+
+        return difference_page(answer, before, after, "analyze --what-if")
+
+    display.show(answer.headline, lambda rows: difference_text(answer, rows), answer, page)
     return EXIT_YES

@@ -12,6 +12,7 @@ from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
 from samba_onnx.cli.options import (
     CustomOpsOption,
+    HtmlOption,
     JsonOption,
     QuietOption,
     SeedOption,
@@ -55,6 +56,7 @@ def compare(
     custom_ops: CustomOpsOption = None,
     translations: TranslationsOption = None,
     json: JsonOption = None,
+    html: HtmlOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
@@ -67,39 +69,50 @@ def compare(
 
     Examples:
       samba-port compare model.onnx model.pef
-      samba-port compare model.onnx model.pef --input x=x.npy -v
+      samba-port compare model.onnx model.pef --input x=x.npy -v --html errors.html
       samba-port compare model.onnx model.pef --json - | jq .first
       samba-port compare my_project.models:resnet resnet.pef
 
     Exit status 1 means that a value is beyond the tolerance.
     """
     refuse_translations(model, translations)
-    refuse_overwriting(model, pef, outputs={"--json": json})
+    refuse_overwriting(model, pef, outputs={"--json": json, "--html": html})
+    display = Display(json, quiet, verbose, html=html)
 
     from samba_onnx.pef import load_pef
-    from samba_onnx.runtime.input_files import all_inputs
     from samba_onnx.tools.compare.compare_text import values_text
 
-    options: dict[str, Any] = {"seed": seed, "rtol": rtol, "atol": atol}
+    options: dict[str, Any] = {"input_file": input_file, "seed": seed, "rtol": rtol, "atol": atol}
+    options["custom_ops"] = custom_ops or ()
     with Activity(quiet) as activity, load_pef(pef) as opened:
         if is_torch_model(model):
-            _refuse_onnx_options(bool(input_file or custom_ops or any(options.values())))
+            _refuse_onnx_options(any(options.values()))
             options = {"threads": threads, "translations": translations}
             comparison = compare_torch(model, opened, activity.step, **options)
         else:
-            options |= {"inputs": all_inputs(opened, input_file), "custom_ops": custom_ops or ()}
             comparison = _compare_onnx(model, opened, activity, threads=threads, **options)
-    report = _report(comparison, Path(pef).name)
-    display = Display(json, quiet, verbose)
-    display.show(report.headline, lambda rows: values_text(report, rows), report)
+        report = _report(comparison, Path(pef).name)
+        page = "" if html is None else _page(report, opened)
+    display.show(report.headline, lambda rows: values_text(report, rows), report, lambda: page)
     return EXIT_YES if report.passed else EXIT_NO
 
 
-def _compare_onnx(model: str, pef: Pef, activity: Activity, **options: Any) -> ValueComparison:
+def _page(report: ValueComparisonReport, pef: Pef) -> str:
+    """Return the page, while the PEF is open: it shows the nodes."""
+    from samba_onnx.tools.compare.compare_page import values_page
+
+    return values_page(report, pef.manifest)
+
+
+def _compare_onnx(
+    model: str, pef: Pef, activity: Activity, input_file: list[str] | None, **options: Any
+) -> ValueComparison:
     from samba_onnx.comparing.value_comparison import compare_values
+    from samba_onnx.runtime.input_files import all_inputs
 
     activity.step("compare")
-    return compare_values(model, pef, progress=activity.count, **options)
+    inputs = all_inputs(pef, input_file)
+    return compare_values(model, pef, progress=activity.count, inputs=inputs, **options)
 
 
 def _refuse_onnx_options(stated: bool) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from samba_onnx.report.layout import table, titled
 from samba_onnx.report.units import count_text, printable, shape_text
 from samba_onnx.tools.compare.compare_report import ValueComparisonReport, ValueErrorReport
+
+VALUE_COLUMNS: Final = (
+    *("value", "operator", ">section", "shape", ">max error", ">relative", ">mean"),
+    *(">cosine", ">of allowed", "holds"),
+)
+"""Headings of the table of values."""
 
 
 def values_text(report: ValueComparisonReport, rows: int | None = 12) -> RenderableType:
@@ -27,11 +35,8 @@ def values_text(report: ValueComparisonReport, rows: int | None = 12) -> Rendera
     if report.first is not None:
         parts += [Text(""), titled("First value beyond the tolerance", _first(report.first))]
     # With all rows in the order of the original, in which an error spreads; with few, those that matter.
-    shown = report.values if rows is None else _worst(report.values)
-    columns = ("value", "operator", ">section", "shape", ">max error", ">relative", ">mean")
-    content = table(
-        (*columns, ">cosine", ">of allowed", "holds"), [_cells(one) for one in shown], limit=rows
-    )
+    shown = report.values if rows is None else worst_first(report.values)
+    content = table(VALUE_COLUMNS, [value_cells(one) for one in shown], limit=rows)
     parts += [Text(""), titled("Values" if rows is None else "Values, the worst first", content)]
     parts += [Text(""), Text(_counts(report))]
     parts += [Text(f"Tolerance of {text}") for text in _tolerances(report.values)]
@@ -48,7 +53,13 @@ def values_text(report: ValueComparisonReport, rows: int | None = 12) -> Rendera
     return Group(*parts)
 
 
-def _worst(values: tuple[ValueErrorReport, ...]) -> list[ValueErrorReport]:
+def worst_first(values: tuple[ValueErrorReport, ...]) -> list[ValueErrorReport]:
+    """Return values that fail before those that hold, each by error for its tolerance.
+
+    Args:
+        values: In any order.
+    """
+
     def badness(value: ValueErrorReport) -> tuple[bool, float]:
         # Nothing was allowed there, and there is an error: no fraction is worse.
         of_allowed = float("inf") if value.of_allowed is None else value.of_allowed
@@ -72,7 +83,12 @@ def _first(value: ValueErrorReport) -> RenderableType:
     )
 
 
-def _cells(value: ValueErrorReport) -> tuple[str, ...]:
+def value_cells(value: ValueErrorReport) -> tuple[str, ...]:
+    """Return the row of a value.
+
+    Args:
+        value: The comparison.
+    """
     return (
         value.name,
         value.operator,

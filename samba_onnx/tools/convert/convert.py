@@ -22,6 +22,7 @@ from samba_onnx.cli.limits import (
 from samba_onnx.cli.options import (
     AnnotatedOption,
     GithubOption,
+    HtmlOption,
     JsonOption,
     MarkdownOption,
     PortableArgument,
@@ -71,6 +72,7 @@ def convert(
     annotated: AnnotatedOption = None,
     json: JsonOption = None,
     markdown: MarkdownOption = None,
+    html: HtmlOption = None,
     github: GithubOption = False,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -84,7 +86,7 @@ def convert(
       samba-port convert model.onnx
       samba-port convert model.onnx -o out/m.pef --target sn30 --dim batch=8
       samba-port convert model.onnx --dim batch=1,8,32
-      samba-port convert model.onnx --json report.json --fail-on-fallback
+      samba-port convert model.onnx --html report.html --json report.json --fail-on-fallback
       samba-port convert model.onnx --min-rdu-flops 99 --baseline released.json
       samba-port convert model.onnx --annotated where.onnx --check-passes
       samba-port convert model.onnx --level o1 --optimization-rules rules.yaml
@@ -95,7 +97,7 @@ def convert(
 
     A limit that is exceeded gives exit status 1; the PEF is written all the same.
     """
-    display = Display(json, quiet, verbose, markdown)
+    display = Display(json, quiet, verbose, markdown, html)
     if fit:
         raise UsageError(
             f"convert makes a PEF of the sizes that the model has or --dim states: samba-port analyze MODEL "
@@ -125,6 +127,7 @@ def convert(
             "the log": f"{destination}.log",
             "--json": json,
             "--markdown": markdown,
+            "--html": html,
             "--annotated": annotated,
         },
     )
@@ -140,7 +143,7 @@ def convert(
             opened = compile_model(model, destination, options=options, progress=activity.step)
         # Of the file that was written, so that inspect says the same of it later.
         with opened as pef:
-            report = Report.from_manifest(pef.manifest)
+            report = Report.from_manifest(pef.manifest, program=display.shows_program)
         if annotated is not None:
             from samba_onnx.compiling.annotating import annotate
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -11,7 +12,7 @@ from samba_onnx.cli.compile_options import takes_options
 from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
 from samba_onnx.cli.limits import AllowDifferentOption
-from samba_onnx.cli.options import JsonOption, QuietOption, VerboseOption
+from samba_onnx.cli.options import HtmlOption, JsonOption, QuietOption, VerboseOption
 from samba_onnx.cli.progress import Activity
 from samba_onnx.compiling.model_choices import refuse_other_options, target_text
 from samba_onnx.compiling.model_sources import is_torch_model
@@ -23,6 +24,7 @@ from samba_onnx.report.stored_reports import stored_report
 
 if TYPE_CHECKING:
     from samba_onnx.report import Report
+    from samba_onnx.report.difference import DifferenceReport
 
 _SIDE = "A PEF; a report that --json wrote; or a model, as analyze takes it."
 
@@ -71,6 +73,7 @@ def diff(
     target: OtherTargetOption = None,
     level: OtherLevelOption = None,
     json: JsonOption = None,
+    html: HtmlOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
@@ -82,7 +85,7 @@ def diff(
 
     Examples:
       samba-port diff before.pef after.pef
-      samba-port diff released.json model.onnx --allow 2
+      samba-port diff released.json model.onnx --allow 2 --html moved.html
       samba-port diff model.pef model.onnx --target sn30 --json -
 
     Sides of other sizes, precision, number of RDUs, target or level, unless that is what an option here states, are
@@ -92,7 +95,8 @@ def diff(
     per run, or more modelled time.
     """
     rules = options.sections.optimization_rules
-    refuse_overwriting(before, after, rules, outputs={"--json": json})
+    refuse_overwriting(before, after, rules, outputs={"--json": json, "--html": html})
+    display = Display(json, quiet, verbose, html=html)
 
     from samba_onnx.report.comparing import difference
     from samba_onnx.report.difference_text import difference_text
@@ -103,9 +107,20 @@ def diff(
         # Kernel looping is a condition of a target.
         _refuse_different(left, right, target or options.device.kernel_looping, level)
     answer = difference(left, right, (_shown(before), _shown(after)), allowed_percent=allow)
-    display = Display(json, quiet, verbose)
-    display.show(answer.headline, lambda rows: difference_text(answer, rows), answer)
+    display.show(
+        answer.headline,
+        lambda rows: difference_text(answer, rows),
+        answer,
+        partial(_page, answer, left, right),
+    )
     return EXIT_NO if answer.worse else EXIT_YES
+
+
+def _page(answer: DifferenceReport, left: Report, right: Report) -> str:
+    # Imported only for a page, which needs an extra.
+    from samba_onnx.report.page.answer import difference_page
+
+    return difference_page(answer, left, right, "diff")
 
 
 def _both(

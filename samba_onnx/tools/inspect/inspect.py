@@ -40,6 +40,6 @@ def inspect(
         if verify:
             activity.step("check every byte")
             opened.verify(activity.count)
-        report = Report.from_manifest(opened.manifest)
+        report = Report.from_manifest(opened.manifest, program=json is not None)
     Display(json, quiet, verbose).show(report.headline, lambda rows: details(report, rows), report)
     return EXIT_YES

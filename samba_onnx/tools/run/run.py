@@ -17,6 +17,7 @@ from samba_onnx.cli.options import (
     SHAPES,
     CustomOpsOption,
     EngineOption,
+    HtmlOption,
     JsonOption,
     PefArgument,
     QuietOption,
@@ -28,6 +29,7 @@ from samba_onnx.compiling.model_choices import refuse_model
 from samba_onnx.compiling.texts import read_dims
 from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_ENGINE
+from samba_onnx.tools.run.run_trace import TraceOption, write_trace
 from samba_onnx.tools.run.section_limits import SectionLimits, parse_sections
 
 if TYPE_CHECKING:
@@ -135,7 +137,9 @@ def run(
             "the RDU, apart. Slower in all.",
         ),
     ] = False,
+    trace: TraceOption = None,
     json: JsonOption = None,
+    html: HtmlOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
@@ -145,20 +149,32 @@ def run(
       samba-port run model.pef --random 0
       samba-port run model.pef --input x=x.npy --output y.npz --ledger ledger.json
       samba-port run model.pef --input inputs.npz --iterations 100 --threads 2
-      samba-port run model.pef --random 0 --engine reference
+      samba-port run model.pef --random 0 --engine reference --html run.html
+      samba-port run model.pef --random 0 --time-sections --trace run.pftrace
       samba-port run training.pef --random 0 --weights model.safetensors --section-types fwd,bckwd
     """
     inputs = input_file or []
     sources = (pef, *(text.rpartition("=")[2] for text in inputs), *([weights] if weights else ()))
     limits = parse_sections(section_types, section_ids)
     refuse_model(pef, "run")
-    refuse_overwriting(*sources, outputs={"--output": output, "--ledger": ledger, "--json": json})
+    refuse_overwriting(
+        *sources,
+        outputs={
+            "--output": output,
+            "--ledger": ledger,
+            "--trace": trace,
+            "--json": json,
+            "--html": html,
+        },
+    )
+    display = Display(json, quiet, verbose, html=html)
 
     from samba_onnx.comparing.residents import read_residents, set_gradients
     from samba_onnx.pef import load_pef
     from samba_onnx.report.documents import to_json
     from samba_onnx.runtime.array_files import check_output_path, write_outputs
     from samba_onnx.runtime.parallel_device import open_device
+    from samba_onnx.tools.run.run_page import run_page
     from samba_onnx.tools.run.run_report import run_report
     from samba_onnx.tools.run.run_text import run_text
 
@@ -192,12 +208,15 @@ def run(
         report = run_report(
             opened, graph, chosen, device, outputs, seconds=seconds, load_seconds=load_seconds
         )
+        # While the PEF is open: the page shows its nodes.
+        page = "" if html is None else run_page(report, opened.manifest)
+        if trace is not None:
+            write_trace(report, opened.manifest, trace)
     if output is not None:
         write_outputs(output, outputs)
     if ledger is not None:
         write_file(ledger, to_json(device.ledger.to_json()).encode("ascii"))
-    display = Display(json, quiet, verbose)
-    display.show(report.headline, lambda rows: run_text(report, rows), report)
+    display.show(report.headline, lambda rows: run_text(report, rows), report, lambda: page)
     return EXIT_YES
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -10,6 +12,14 @@ from samba_onnx.report.terminal import total_cells
 from samba_onnx.report.times import modelled_time_lines
 from samba_onnx.report.units import number_text, second_text, shape_text
 from samba_onnx.tools.run.run_report import RunReport
+
+OUTPUT_COLUMNS: Final = ("name", "dtype", "shape", ">min", ">mean", ">max")
+"""Headings of the table of outputs."""
+CALL_COLUMNS: Final = (
+    *(">call", "home", "section or fallback"),
+    *(">this CPU, min", ">this CPU, median", ">RDU, modelled", ">with launch"),
+)
+"""Headings of the table of calls."""
 
 
 def run_text(report: RunReport, rows: int | None = 12) -> RenderableType:
@@ -23,19 +33,7 @@ def run_text(report: RunReport, rows: int | None = 12) -> RenderableType:
         Something that a rich console prints.
     """
     parts: list[RenderableType] = [Text(report.headline, style="bold")]
-    outputs = [
-        (
-            output.name,
-            output.dtype,
-            shape_text(output.shape),
-            number_text(output.minimum),
-            number_text(output.mean),
-            number_text(output.maximum),
-        )
-        for output in report.outputs
-    ]
-    columns = ("name", "dtype", "shape", ">min", ">mean", ">max")
-    parts += [Text(""), titled("Outputs", table(columns, outputs, limit=rows))]
+    parts += [Text(""), titled("Outputs", table(OUTPUT_COLUMNS, output_cells(report), limit=rows))]
     # Said apart: smallest, mean and largest are of finite elements, and look as if all were well.
     odd = [output for output in report.outputs if output.not_finite]
     if odd:
@@ -58,8 +56,32 @@ def run_text(report: RunReport, rows: int | None = 12) -> RenderableType:
     return Group(*parts)
 
 
-def _calls(report: RunReport, rows: int | None) -> RenderableType:
-    cells = [
+def output_cells(report: RunReport) -> list[tuple[str, ...]]:
+    """Return a row for each output.
+
+    Args:
+        report: The run.
+    """
+    return [
+        (
+            output.name,
+            output.dtype,
+            shape_text(output.shape),
+            number_text(output.minimum),
+            number_text(output.mean),
+            number_text(output.maximum),
+        )
+        for output in report.outputs
+    ]
+
+
+def call_cells(report: RunReport) -> list[tuple[str, ...]]:
+    """Return a row for each call whose time was taken.
+
+    Args:
+        report: The run.
+    """
+    return [
         (
             str(call.call),
             call.home.upper(),
@@ -71,15 +93,14 @@ def _calls(report: RunReport, rows: int | None) -> RenderableType:
         )
         for call in report.calls
     ]
-    columns = (
-        *(">call", "home", "section or fallback"),
-        *(">this CPU, min", ">this CPU, median", ">RDU, modelled", ">with launch"),
-    )
+
+
+def _calls(report: RunReport, rows: int | None) -> RenderableType:
     title = "Time by call: the emulator, measured on this CPU, and the RDU, modelled; not to be compared"
     # A run of some sections only has no modelled time as a whole.
     lines = [] if report.modelled_time is None else modelled_time_lines(report.modelled_time)
     return Group(
-        titled(title, table(columns, cells, limit=rows)),
+        titled(title, table(CALL_COLUMNS, call_cells(report), limit=rows)),
         *([Text(""), titled("A run, modelled, not measured", *lines)] if lines else ()),
     )
 

@@ -16,6 +16,7 @@ from samba_onnx.cli.failures import EXIT_NO, EXIT_YES, complain
 from samba_onnx.cli.limits import FailOption
 from samba_onnx.cli.options import (
     OUTPUT,
+    HtmlOption,
     JsonOption,
     QuietOption,
     VerboseOption,
@@ -123,6 +124,7 @@ def survey(
     fail_on_fallback: FailOption = False,
     csv: CsvOption = None,
     json: JsonOption = None,
+    html: HtmlOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
 ) -> int:
@@ -134,18 +136,21 @@ def survey(
     Examples:
       samba-port survey models/
       samba-port survey models/ my_project.models:resnet --targets sn30,sn40l
-      samba-port survey list.txt --csv survey.csv --json survey.json
+      samba-port survey list.txt --csv survey.csv --html survey.html
       samba-port survey models/ --jobs 4 --timeout 300 --memory 8GB --retry
 
     Exit status 1 means that an analysis failed or, with --fail-on-fallback, that a node runs on the CPU.
     """
+    display = Display(json, quiet, verbose, html=html)
     devices = _targets(targets, options)
     # Once for the survey, and not in the report of each of its analyses.
     refuse_other_level(options)
-    names = _models(models, output, {"--json": json, "--csv": csv, "--output": output})
+    names = _models(
+        models, output, {"--json": json, "--html": html, "--csv": csv, "--output": output}
+    )
     limits = _limits(jobs, timeout, memory)
     rules = options.sections.optimization_rules
-    refuse_overwriting(rules, outputs={"--json": json, "--csv": csv})
+    refuse_overwriting(rules, outputs={"--json": json, "--html": html, "--csv": csv})
     # Each device loops already where it is to.
     each = options.replace(kernel_looping=False)
     with Activity(quiet) as activity:
@@ -154,7 +159,7 @@ def survey(
         report = _survey(
             analyses, devices, flag_words(each, _STATED), limits, (retry, fresh), activity
         )
-    _show(report, csv, Display(json, quiet, verbose))
+    _show(report, csv, display)
     return _status(report, fail_on_fallback)
 
 
@@ -293,7 +298,13 @@ def _show(report: SurveyReport, csv: str | None, display: Display) -> None:
 
     if csv is not None:
         write_file(csv, csv_text(report).encode("utf-8", "backslashreplace"))
-    display.show(report.headline, lambda rows: survey_text(report, rows), report)
+
+    def page() -> str:
+        from samba_onnx.tools.survey.survey_page import survey_page
+
+        return survey_page(report, display.html or "")
+
+    display.show(report.headline, lambda rows: survey_text(report, rows), report, page)
 
 
 def _status(report: SurveyReport, fail_on_fallback: bool) -> int:

@@ -1,0 +1,1 @@
+"""A report for viewers that others make: graphs for Model Explorer, traces for Perfetto."""
