@@ -50,7 +50,7 @@ def _reason(reason: FallbackReport, rows: int | None) -> list[RenderableType]:
         f"{node.location} ({node.name})" if node.location else node.name for node in reason.nodes
     ]
     # Places stand behind each other in one paragraph, and take fewer lines than rows of a table.
-    shown = len(places) if rows is None else max(rows // 2, 1)
+    shown = len(places) if rows is None else max(rows // 2, 2)
     rest = f", and {len(places) - shown:,} more" if len(places) > shown else ""
     lines.append(Text(printable(f"at {', '.join(places[:shown])}{rest}"), style="dim"))
     title = Text(printable(f"{operators}  ({reason.code})"))
