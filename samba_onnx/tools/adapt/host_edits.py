@@ -1,0 +1,163 @@
+"""Where a program looks at weights on the host, or writes them there: copies from and to the RDU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from samba_onnx.tools.adapt.port import Port
+from samba_onnx.tools.adapt.slicing import Slice
+from samba_onnx.tools.adapt.source import Frame, walk
+from samba_onnx.tools.adapt.training import Training
+from samba_onnx.tools.adapt.units import attribute_name, unit_of
+
+_HARMLESS = frozenset({"train", "eval", "zero_grad", "to", "cuda", "cpu", "modules", "children", "config", "requires_grad_"})
+"""What programs do with a module that asks for no weight."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """When a statement is executed, compared with the trace of the graph."""
+
+    before: bool
+    after: bool
+
+
+class HostEdits:
+    """Plans copies of weights between host and RDU."""
+
+    def __init__(self, port: Port, training: Training, cut: Slice) -> None:
+        self.port = port
+        self.source = port.source
+        self.training = training
+        self.cut = cut
+        self._seen: set[tuple[Frame, cst.CSTNode]] = set()
+
+    def plan(self) -> None:
+        """Plan all edits."""
+        for node in self.source.nodes:
+            if isinstance(node, cst.Name | cst.Attribute) and self._is_model(node):
+                self._use(node)
+
+    def _is_model(self, node: cst.Name | cst.Attribute) -> bool:
+        unit = unit_of(node)
+        above = self.source.parent(node)
+        if not unit or isinstance(above, cst.Param | cst.AssignTarget):
+            return False
+        # The name behind a dot, or a keyword of a call, is no use of the variable.
+        if isinstance(above, cst.Attribute) and above.attr is node:
+            return False
+        if isinstance(above, cst.Arg) and above.keyword is node:
+            return False
+        known = self.port.bindings.thing(self.source.frame(node), unit)
+        if not self.port.bindings.assignments(known) and not self.port.bindings.is_parameter(known):
+            return False
+        return self.port.bindings.resolve(self.source.frame(node), unit) in self.training.models
+
+    def _use(self, node: cst.Name | cst.Attribute) -> None:
+        statement = self.source.statement(node)
+        if self.port.edits.is_gone(node) or self.port.roles.of(statement) is not None:
+            return
+        if self._is_harmless(node, statement):
+            return
+        moments = self._moments(statement, 0)
+        if not moments.after:
+            return
+        if self._writes(node, statement):
+            return
+        self._copy(node, statement, moments)
+
+    def _is_harmless(self, node: cst.CSTNode, statement: cst.BaseStatement) -> bool:
+        above = self.source.parent(node)
+        if isinstance(above, cst.Attribute) and above.attr.value in _HARMLESS:
+            return True
+        # Another name for the module, whose uses are looked at themselves.
+        if isinstance(above, cst.Assign | cst.Return | cst.Element):
+            return True
+        if isinstance(above, cst.Arg):
+            call = self.source.parent(above)
+            is_own = isinstance(call, cst.Call) and self.port.bindings.callee(call) is not None
+            return is_own or "numel" in self.source.code(statement) or unit_of(getattr(call, "func", None)) == "print"
+        code = self.source.code(statement) if isinstance(statement, cst.SimpleStatementLine) else ""
+        inside = any(self.source.contains(one.call, node) for one in self.port.search.optimizers)
+        return inside or "numel()" in code
+
+    def _moments(self, statement: cst.BaseStatement, depth: int) -> Moments:
+        """Say whether a statement is executed before the trace, after it, or both."""
+        frame = self.source.frame(statement)
+        for place, level in enumerate(self.training.levels):
+            if level.frame is frame:
+                if place < self.training.home:
+                    return Moments(before=False, after=True)
+                mark = self.training.entry if place == self.training.home else level.statement
+                later = self.source.contains(mark, statement) or self.source.line(statement) > self.source.line(mark)
+                return Moments(before=not later, after=later)
+        if frame is None or depth > 8:
+            return Moments(before=True, after=False)
+        sites = [self._moments(self.source.statement(one), depth + 1) for one in self.port.bindings.call_sites(frame)]
+        return Moments(any(one.before for one in sites), any(one.after for one in sites))
+
+    def _writes(self, node: cst.CSTNode, statement: cst.BaseStatement) -> bool:
+        """Send weights to the RDU where the program writes them; refuse what nobody can follow."""
+        above = self.source.parent(node)
+        name = above.attr.value if isinstance(above, cst.Attribute) and above.value is node else ""
+        unit = unit_of(node)
+        if name == "load_state_dict":
+            self.port.edits.insert_after(
+                statement,
+                f"samba.session.to_rdu({unit})",
+                "weights-to-device",
+                "weights that the program loads are sent to the RDU",
+            )
+            return True
+        outer = self._whole(statement)
+        changed = [one for one in walk(outer) if self._changes_weights(one)]
+        if name in {"apply", "parameters", "named_parameters"} and changed:
+            self.port.points.add(
+                statement,
+                "weights-written",
+                "the program writes weights or reads gradients on the host while the RDU trains",
+                instead="call samba.session.to_cpu(model) before and samba.session.to_rdu(model) behind it; "
+                "gradients are sn_grad of the parameters",
+            )
+        return False
+
+    def _changes_weights(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.Attribute) and node.attr.value == "grad":
+            return True
+        if isinstance(node, cst.AssignTarget) and attribute_name(node.target) == "data":
+            return True
+        name = attribute_name(node.func) if isinstance(node, cst.Call) else ""
+        return name.endswith("_") and not name.startswith("_") and name != "requires_grad_"
+
+    def _copy(self, node: cst.Name | cst.Attribute, statement: cst.BaseStatement, moments: Moments) -> None:
+        outer = self._whole(statement)
+        frame = self.source.frame(statement)
+        inside = frame in [level.frame for level in self.training.levels]
+        key = (frame, outer if inside else self.source.module)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        call = self._call_text(unit_of(node), outer)
+        text = f'if hasattr({unit_of(node)}, "output_tensors"):\n    {call}' if moments.before else call
+        what = "weights and buffers are copied to the host, which looks at them"
+        self.port.edits.insert_before(outer, text, "weights-to-host", what)
+
+    def _call_text(self, unit: str, outer: cst.BaseStatement) -> str:
+        frame = self.source.frame(outer)
+        code = self.source.code(outer)
+        units = [self.port.bindings.unit_in(frame, one.thing) for one in self.training.optimizers]
+        kept = [one for one in units if one and f"{one}.state_dict" in code]
+        return f"samba.session.to_cpu({unit}, [{', '.join(kept)}])" if kept else f"samba.session.to_cpu({unit})"
+
+    def _whole(self, statement: cst.BaseStatement) -> cst.BaseStatement:
+        """Return the outermost loop or ``with`` that a statement is in and that does not train."""
+        marks = [level.statement for level in self.training.levels]
+        while True:
+            above = self.source.around(statement)
+            if not isinstance(above, cst.For | cst.While | cst.With):
+                return statement
+            if any(self.source.contains(above, mark) for mark in marks):
+                return statement
+            statement = above

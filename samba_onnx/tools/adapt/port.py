@@ -1,0 +1,139 @@
+"""What all planners of changes share: the program, what is known of it, and what was decided so far."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from samba_onnx.tools.adapt.bindings import Bindings
+from samba_onnx.tools.adapt.command_edits import CommandLine
+from samba_onnx.tools.adapt.edits import Edits, _Writer
+from samba_onnx.tools.adapt.flow import Flow
+from samba_onnx.tools.adapt.names import Names
+from samba_onnx.tools.adapt.open_points import OpenPoints
+from samba_onnx.tools.adapt.roles import Part
+from samba_onnx.tools.adapt.source import Frame, Source, walk
+from samba_onnx.tools.adapt.training import Optimizer, Search, Training
+from samba_onnx.tools.adapt.units import argument, reads, target_units, unit_of
+
+
+class Port:
+    """A program on its way to SambaFlow."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.bindings = Bindings(source)
+        self.search = Search(source, self.bindings)
+        self.roles = self.search.roles
+        self.names = Names(source)
+        self.edits = Edits(source)
+        self.points = OpenPoints(source)
+        self.command_line = CommandLine(source, self.bindings, self.names, self.edits, self.points)
+        self.limits: dict[str, str] = {}
+        """By which norm gradients are clipped, as code where the optimizer is made."""
+
+    def flow(self, training: Training) -> Flow:
+        """Return the values of a training step, as its home level sees them."""
+        return Flow(self.source, self.bindings, training)
+
+    def arguments(self, frame: Frame) -> str:
+        """Return the variable that holds the command line in a function."""
+        return self.command_line.variable(frame)
+
+    def rewritten(self, statement: cst.BaseStatement) -> cst.BaseStatement:
+        """Return a statement with the changes that were planned inside of it."""
+        changed = statement.visit(_Writer(self.edits))
+        return changed if isinstance(changed, cst.BaseStatement) else statement
+
+    def generators(self) -> list[str]:
+        """Return the generators besides torch's that the program draws from, as it names them."""
+        found = []
+        for node in self.source.nodes:
+            name = self.source.imported(node) if isinstance(node, cst.Attribute) else ""
+            if name.startswith("numpy.random.") or name.startswith("random."):
+                text = self.source.code(node).rpartition(".")[0]
+                if text not in found and "(" not in text:
+                    found.append(text)
+        return [text for text in found if text.rpartition(".")[2] == "random"]
+
+    def schedules(self) -> bool:
+        """Whether the program changes a learning rate while it trains."""
+        for node in self.source.nodes:
+            if isinstance(node, cst.Call):
+                name = self.source.imported(node.func)
+                if name.startswith("torch.optim.lr_scheduler.") or "get_scheduler" in name or (
+                    name.endswith("_with_warmup")
+                ):
+                    return True
+            if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Subscript):
+                if self.source.code(node.target.slice[0]).strip("'\"") == "lr":
+                    return True
+        return False
+
+    def has_groups(self, optimizer: Optimizer) -> bool:
+        """Whether an optimizer is given groups of parameters with settings of their own."""
+        given = argument(optimizer.call, "params", 0)
+        if given is None:
+            return False
+        values: list[cst.BaseExpression] = [given.value]
+        unit = unit_of(given.value)
+        if unit:
+            frame = self.source.frame(optimizer.call)
+            made = self.bindings.assignments(self.bindings.thing(frame, unit))
+            values += [one.value for one in made]
+        return any(isinstance(node, cst.Dict) for value in values for node in walk(value))
+
+    def clipping(self, part: Part, training: Training) -> str:
+        """Return the largest norm of gradients as an expression where the optimizer is made.
+
+        Args:
+            part: The statement that clips.
+            training: The step.
+
+        Returns:
+            The expression; empty, with an open point, if it cannot be said there.
+        """
+        assert part.call is not None
+        limit = argument(part.call, "max_norm", 1)
+        assert limit is not None
+        code = self.source.code(limit.value)
+        above = self.source.around(part.statement)
+        own = [limit.value]
+        if isinstance(above, cst.If) and len(above.body.body) == 1:
+            code = f"{code} if {self.source.code(above.test)} else None"
+            own.append(above.test)
+        if self._whole_model(part, training) and all(
+            self._is_known(unit, training, part) for unit in reads(*own)
+        ):
+            return code
+        self.points.add(
+            part.statement,
+            "clipping",
+            "the optimizer of the RDU clips all gradients that it steps, by a norm that is known "
+            "where it is made",
+            instead="give max_grad_norm to the optimizer yourself",
+        )
+        return ""
+
+    def _whole_model(self, part: Part, training: Training) -> bool:
+        value = part.subject
+        if not isinstance(value, cst.Call) or not isinstance(value.func, cst.Attribute):
+            return False
+        owner = unit_of(value.func.value)
+        frame = self.source.frame(part.statement)
+        return [self.bindings.resolve(frame, owner)] == [*training.models]
+
+    def _is_known(self, unit: str, training: Training, part: Part) -> bool:
+        """Whether a unit means the same where the optimizer is made."""
+        call = training.optimizers[0].call
+        here = self.bindings.thing(self.source.frame(part.statement), unit)
+        there = self.bindings.thing(self.source.frame(call), unit)
+        if here != there:
+            resolved = self.bindings.resolve(self.source.frame(part.statement), unit)
+            if resolved != self.bindings.resolve(self.source.frame(call), unit):
+                return False
+        made = self.bindings.assignments(there)
+        return all(self.source.line(one.node) < self.source.line(call) for one in made)
+
+    def written_targets(self, statement: cst.Assign) -> list[str]:
+        """Return the units that an assignment writes."""
+        return [unit for target in statement.targets for unit in target_units(target.target)]

@@ -1,0 +1,99 @@
+"""Programs and steps that cannot become one graph, with what is missing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from samba_onnx.tools.adapt.port import Port
+from samba_onnx.tools.adapt.roles import Role
+from samba_onnx.tools.adapt.training import Training
+
+_FRAMEWORKS: Final = {
+    "pytorch_lightning": "Lightning",
+    "lightning": "Lightning",
+    "ignite": "ignite",
+    "deepspeed": "DeepSpeed",
+    "fastai": "fastai",
+    "accelerate": "accelerate",
+}
+"""Libraries that have the training loop, by their packages."""
+_TRAINERS: Final = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer"})
+
+
+def refuse_frameworks(port: Port) -> bool:
+    """Note that a framework has the loop; return whether one does."""
+    found = False
+    for node in port.source.nodes:
+        if isinstance(node, cst.Import | cst.ImportFrom):
+            words = port.source.code(node).replace(",", " ").split()
+            package = words[1].partition(".")[0]
+            if package in _FRAMEWORKS:
+                found = True
+                _note(port, node, _FRAMEWORKS[package])
+        elif isinstance(node, cst.Call) and port.source.imported(node.func) in _TRAINERS:
+            found = True
+            _note(port, node, "the Trainer of transformers")
+    return found
+
+
+def _note(port: Port, node: cst.CSTNode, name: str) -> None:
+    port.points.add(
+        node,
+        "framework",
+        f"the training loop is inside of {name}, and not in this program",
+        instead="write the loop out: batches of the loader, the model, its loss, backward() and step()",
+    )
+
+
+def refuse_step(port: Port, training: Training) -> bool:
+    """Note what a training step lacks; return whether it can be adapted at all."""
+    backward = training.backward
+    if not training.optimizers:
+        port.points.add(
+            backward.statement,
+            "no-optimizer",
+            "no optimizer of torch.optim is made in this file that steps what is differentiated here",
+            instead="make the optimizer in the same file, from torch.optim",
+        )
+        return False
+    if not training.models:
+        port.points.add(
+            training.optimizers[0].call,
+            "no-model",
+            "nobody can tell whose parameters these are",
+            instead="give the optimizer model.parameters()",
+        )
+        return False
+    _refuse_details(port, training)
+    return True
+
+
+def _refuse_details(port: Port, training: Training) -> None:
+    call = training.backward.call
+    stated = [one for one in call.args if one.keyword is not None] if call is not None else []
+    if any(one.keyword and one.keyword.value in {"retain_graph", "create_graph"} for one in stated):
+        port.points.add(
+            training.backward.statement,
+            "kept-graph",
+            "the graph is differentiated once more, by something else",
+            instead="add the losses up, and differentiate their sum",
+        )
+    frames = [level.frame for level in training.levels]
+    zeroing = [one for one in training.parts if one.role is Role.ZERO]
+    if not zeroing:
+        port.points.add(
+            training.backward.statement,
+            "no-zero-grad",
+            "gradients are never set to zero, so that each step adds to those before",
+            instead="call optimizer.zero_grad() in every step",
+        )
+    if "self" in {unit for one in training.optimizers for unit in one.units}:
+        port.points.add(
+            training.optimizers[0].call,
+            "model-trains-itself",
+            "the module makes its optimizer itself",
+            instead="make the optimizer where the module is made",
+        )
+    assert frames

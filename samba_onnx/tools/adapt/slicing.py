@@ -1,0 +1,276 @@
+"""Which statements of a training step the RDU computes, and what goes in and comes out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from samba_onnx.tools.adapt.bindings import Bindings
+from samba_onnx.tools.adapt.flow import Flow
+from samba_onnx.tools.adapt.open_points import OpenPoints
+from samba_onnx.tools.adapt.roles import Roles
+from samba_onnx.tools.adapt.source import Source, walk
+from samba_onnx.tools.adapt.training import Training
+from samba_onnx.tools.adapt.units import (
+    attribute_name,
+    read_nodes,
+    reads,
+    root_unit,
+    unit_of,
+    writes,
+)
+
+_MODES = frozenset({"train", "eval", "zero_grad"})
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What of a training step becomes one graph."""
+
+    moved: tuple[cst.BaseStatement, ...]
+    """Statements that the RDU computes, in their order."""
+    models: tuple[str, ...]
+    """Units of the modules that they call."""
+    inputs: tuple[str, ...]
+    """Units that each step has new values of."""
+    constants: tuple[str, ...]
+    """Units that are the same in all steps, as a criterion."""
+    outputs: tuple[str, ...]
+    """Units that they compute and that the program looks at later, without the loss."""
+    loss: str
+    """The unit that is differentiated; ``loss`` for an expression without a name."""
+    loss_is_read: bool
+    """Whether the program looks at the loss."""
+    place: cst.BaseStatement | None
+    """The statement in whose place the RDU runs."""
+    condition: cst.BaseExpression | None
+    """The condition under which a step trains, where others of the same loop do not."""
+
+
+class Slicer:
+    """Cuts the graph out of a training step."""
+
+    def __init__(
+        self, source: Source, bindings: Bindings, training: Training, roles: Roles, points: OpenPoints
+    ) -> None:
+        self.source = source
+        self.bindings = bindings
+        self.training = training
+        self.roles = roles
+        self.points = points
+        self.flow = Flow(source, bindings, training)
+
+    def slice(self) -> Slice:
+        """Return the part of the step that the RDU computes."""
+        before = list(self._before(self.training.backward.statement))
+        expression = self.training.backward.subject
+        assert expression is not None
+        tainted = self._tainted(before)
+        moved = self._moved(before, expression, tainted)
+        written = writes(*moved)
+        free = [unit for unit in reads(*moved, expression) if unit not in written or self._is_carried(unit, moved)]
+        loss = unit_of(expression) or "loss"
+        models = tuple(unit for unit in free if self.is_model(unit))
+        others = [unit for unit in free if unit not in models and not self._is_global(unit)]
+        inputs = tuple(unit for unit in others if self.flow.origin(unit).varies)
+        later = self._read_later(moved)
+        place = self._place(moved, before, inputs)
+        outputs = tuple(unit for unit in written if unit in later and unit != loss)
+        condition = self._condition(moved)
+        self._refuse_decisions(moved, inputs)
+        return Slice(
+            moved=moved,
+            models=models,
+            inputs=inputs,
+            constants=tuple(unit for unit in others if unit not in inputs),
+            outputs=outputs,
+            loss=loss,
+            loss_is_read=loss in later,
+            place=place,
+            condition=condition,
+        )
+
+    def is_model(self, unit: str) -> bool:
+        """Whether a unit of the step's function is one of the modules that are trained."""
+        return self.bindings.resolve(self.training.frame, unit) in self.training.models
+
+    def _before(self, statement: cst.BaseStatement) -> Iterator[cst.BaseStatement]:
+        """Yield what one iteration, or one call, executes before a statement."""
+        above = self.source.around(statement)
+        if above is not None and not isinstance(above, cst.For | cst.While):
+            yield from self._before(above)
+        for one in self.source.preceding(statement):
+            yield from _opened(one)
+
+    def _is_global(self, unit: str) -> bool:
+        """Whether a unit is a name of the module that forward can read as it is: imports, functions, numbers."""
+        thing = self.bindings.thing(self.training.frame, unit)
+        if thing.owner is not None:
+            return False
+        made = self.bindings.assignments(thing)
+        if not made:
+            return True
+        simple = all(isinstance(one.value, cst.BaseNumber | cst.BaseString) for one in made)
+        return simple and not self.flow.origin(unit).varies
+
+    def _is_carried(self, unit: str, moved: tuple[cst.BaseStatement, ...]) -> bool:
+        """Whether a unit is read by the first statement that writes it, as in ``loss += x``."""
+        for one in moved:
+            if unit in writes(one):
+                return unit in reads(one)
+            if unit in reads(one):
+                return True
+        return False
+
+    def _tainted(self, before: list[cst.BaseStatement]) -> dict[cst.BaseStatement, bool]:
+        """Say of each statement whether it needs what a model computes."""
+        known: set[str] = set()
+        found = {}
+        for one in before:
+            if self.roles.of(one) is not None or self._is_mode(one):
+                found[one] = False
+                continue
+            found[one] = any(unit in known or self.is_model(unit) for unit in reads(one)) or (
+                self._calls_model(one)
+            )
+            changed = set(writes(one))
+            known = known | changed if found[one] else known - changed
+        return found
+
+    def _calls_model(self, statement: cst.BaseStatement) -> bool:
+        """Whether a function of the program is called that reads a model which nobody gives it."""
+        for node in walk(statement):
+            function = self.bindings.callee(node) if isinstance(node, cst.Call) else None
+            if function is None or function.name.value == "__init__":
+                continue
+            if self.source.is_module(self.source.class_of(function)):
+                continue
+            own = (unit for unit in reads(function.body) if unit_of_self(unit) or "." not in unit)
+            for unit in own:
+                thing = self.bindings.resolve(function, unit)
+                if thing in self.training.models and not self.bindings.is_parameter(
+                    self.bindings.thing(function, unit)
+                ):
+                    return True
+        return False
+
+    def _is_mode(self, statement: cst.BaseStatement) -> bool:
+        """Whether a statement only says ``model.train()`` or the like."""
+        line = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+        value = line.value if isinstance(line, cst.Expr) else None
+        return isinstance(value, cst.Call) and attribute_name(value.func) in _MODES
+
+    def _moved(
+        self,
+        before: list[cst.BaseStatement],
+        loss: cst.BaseExpression,
+        tainted: dict[cst.BaseStatement, bool],
+    ) -> tuple[cst.BaseStatement, ...]:
+        """Return the statements that the loss needs and that need a model."""
+        needed = dict(reads(loss))
+        moved: list[cst.BaseStatement] = []
+        for one in reversed(before):
+            if any(unit in needed for unit in writes(one)) and tainted[one]:
+                moved.insert(0, one)
+                needed |= reads(one)
+        return tuple(moved)
+
+    def _read_later(self, moved: tuple[cst.BaseStatement, ...]) -> set[str]:
+        """Return the units that anything of the step's function reads that the RDU does not compute."""
+        gone = {*moved, *(part.statement for part in self.training.parts)}
+        frame = self.training.frame
+        body = frame.body.body if frame is not None else self.source.module.body
+        found: set[str] = set()
+        for one in body:
+            found |= self._read_outside(one, gone)
+        return found
+
+    def _read_outside(self, node: cst.CSTNode, gone: set[cst.BaseStatement]) -> set[str]:
+        if node in gone or isinstance(node, cst.FunctionDef | cst.ClassDef):
+            return set()
+        inner = [one for one in walk(node) if one in gone]
+        if not inner:
+            return set(reads(node))
+        return {unit for child in node.children for unit in self._read_outside(child, gone)}
+
+    def _place(
+        self,
+        moved: tuple[cst.BaseStatement, ...],
+        before: list[cst.BaseStatement],
+        inputs: Iterable[str],
+    ) -> cst.BaseStatement | None:
+        """Return where the RDU runs: at the first statement that it computes, or after the last input."""
+        if not moved:
+            return None
+        first = before.index(moved[0])
+        between = [one for one in before[first:] if one not in moved]
+        late = [one for one in between if any(unit in writes(one) for unit in inputs)]
+        if not late:
+            return moved[0]
+        after = [one for one in moved if before.index(one) > before.index(late[-1])]
+        written = writes(*moved)
+        for one in before[first : before.index(late[-1]) + 1]:
+            if one not in moved and self.roles.of(one) is None and any(unit in written for unit in reads(one)):
+                self.points.add(
+                    one,
+                    "host-work-between",
+                    "it needs what the model computes, and the loss needs what follows it: the RDU "
+                    "computes model and loss in one go",
+                    instead="compute it in forward, or after the loss",
+                )
+        return after[0] if after else self.training.backward.statement
+
+    def _condition(self, moved: tuple[cst.BaseStatement, ...]) -> cst.BaseExpression | None:
+        """Return the condition of a backward pass whose forward pass is computed without it, too."""
+        outer = {self.source.around(one) for one in moved}
+        tests: list[cst.BaseExpression] = []
+        node: cst.BaseStatement | None = self.training.backward.statement
+        while node is not None and not isinstance(node, cst.For | cst.While):
+            above = self.source.around(node)
+            inside = above is not None and any(self.source.contains(above, one) for one in moved)
+            if isinstance(above, cst.If) and not inside and moved:
+                tests.append(above.test)
+            node = above
+        if not tests or not outer:
+            return None
+        written = writes(*moved)
+        if any(unit in written for test in tests for unit in reads(test)):
+            self.points.add(
+                self.training.backward.statement,
+                "conditional-backward",
+                "whether this step trains depends on what the model computed",
+                instead="train in every step, or decide before the forward pass",
+            )
+        return tests[0] if len(tests) == 1 else None
+
+    def _refuse_decisions(self, moved: tuple[cst.BaseStatement, ...], inputs: tuple[str, ...]) -> None:
+        """Refuse branches by values that change: a graph is traced once."""
+        for one in moved:
+            for node in walk(one):
+                test = getattr(node, "test", None)
+                if isinstance(test, cst.BaseExpression) and set(reads(test)) & set(inputs):
+                    self.points.add(
+                        node,
+                        "changing-branch",
+                        "the branch would be decided once, when the graph is traced, and its condition changes",
+                        instead="compute both and choose by torch.where, or by a factor of 0 or 1",
+                    )
+
+
+def unit_of_self(unit: str) -> bool:
+    """Whether a unit is an attribute of ``self``."""
+    return unit.startswith("self.")
+
+
+def _opened(statement: cst.BaseStatement) -> Iterator[cst.BaseStatement]:
+    """Yield a statement, or those of its block if it is a ``with``, which decides nothing."""
+    if isinstance(statement, cst.With) and isinstance(statement.body, cst.IndentedBlock):
+        for one in statement.body.body:
+            yield from _opened(one)
+    else:
+        yield statement
+
+
+__all__ = ["Slice", "Slicer", "read_nodes", "root_unit"]
