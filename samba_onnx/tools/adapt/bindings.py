@@ -114,7 +114,7 @@ class Bindings:
                 return self.method(self.source.classes[name], "__init__")
             plain = [one for one in self._by_name[name] if self.source.class_of(one) is None]
             return plain[0] if plain else None
-        if not isinstance(call.func, cst.Attribute):
+        if not isinstance(call.func, cst.Attribute) or self.source.imported(call.func):
             return None
         methods = [
             one for one in self._by_name[call.func.attr.value] if self.source.class_of(one)
@@ -175,31 +175,38 @@ class Bindings:
                 values[name] = given.value
         return values
 
-    def resolve(self, frame: Frame, unit: str, depth: int = 0) -> Thing:
+    def resolve(self, frame: Frame, unit: str, seen: frozenset[Thing] = frozenset()) -> Thing:
         """Return the variable in which the object of a unit was first kept.
 
         Args:
             frame: Where the unit is read.
             unit: The unit.
-            depth: How many names were followed already.
+            seen: Variables that were followed already.
         """
         thing = self.thing(frame, unit)
-        if depth > _DEEPEST:
+        if thing in seen or len(seen) > _DEEPEST:
             return thing
+        seen = seen | {thing}
         for one in self.assignments(thing):
-            if not one.repeated:
-                further = self._follow(one, depth)
-                if further is not None and further != thing:
-                    return further
+            if one.repeated or unit_of(one.value) == "None" or self._is_same(one):
+                continue
+            # The first value counts: later ones are the same object in another coat, mostly.
+            further = self._follow(one, seen)
+            return thing if further is None else further
         if self.is_parameter(thing) and isinstance(thing.owner, cst.FunctionDef):
             for call in self.call_sites(thing.owner):
                 value = self.passed(call, thing.owner).get(unit)
                 given = unit_of(self.bare(value)) if value is not None else ""
                 if given:
-                    return self.resolve(self.source.frame(call), given, depth + 1)
+                    return self.resolve(self.source.frame(call), given, seen)
         return thing
 
-    def _follow(self, one: Assignment, depth: int) -> Thing | None:
+    def _is_same(self, one: Assignment) -> bool:
+        """Whether an assignment gives a variable what it has, as ``model = model.to(device)``."""
+        value = self.bare(one.value)
+        return one.index is None and unit_of(value) == one.unit
+
+    def _follow(self, one: Assignment, seen: frozenset[Thing]) -> Thing | None:
         """Return the variable that an assignment hands on; None if it makes something new."""
         frame = self.source.frame(one.node)
         value = self.bare(one.value)
@@ -208,22 +215,22 @@ class Bindings:
         elif one.index is not None and not isinstance(value, cst.Call):
             return None
         if unit_of(value):
-            # `model = model.to(device)` says nothing of where the model comes from.
-            same = self.thing(frame, unit_of(value)) == self._target(frame, one.unit)
-            return None if same else self.resolve(frame, unit_of(value), depth + 1)
+            return self.resolve(frame, unit_of(value), seen)
         called = self.callee(value) if isinstance(value, cst.Call) else None
         if called is None or called.name.value == "__init__":
             return None
-        return self._returned(called, one.index, depth)
+        return self._returned(called, one.index, seen)
 
-    def _returned(self, function: cst.FunctionDef, index: int | None, depth: int) -> Thing | None:
+    def _returned(
+        self, function: cst.FunctionDef, index: int | None, seen: frozenset[Thing]
+    ) -> Thing | None:
         for node in walk(function.body):
             if isinstance(node, cst.Return) and node.value is not None:
                 value = self.bare(node.value)
                 if index is not None and isinstance(value, cst.Tuple):
                     value = self.bare(value.elements[index].value)
                 if unit_of(value):
-                    return self.resolve(function, unit_of(value), depth + 1)
+                    return self.resolve(function, unit_of(value), seen)
         return None
 
     def bare(self, value: cst.BaseExpression) -> cst.BaseExpression:

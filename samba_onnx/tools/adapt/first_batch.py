@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.bindings import Bindings, parameters
+from samba_onnx.tools.adapt.bindings import parameters
 from samba_onnx.tools.adapt.graph_code import plain_name, statements_text, substituted
-from samba_onnx.tools.adapt.open_points import OpenPoints
-from samba_onnx.tools.adapt.roles import Roles
-from samba_onnx.tools.adapt.source import Source
+from samba_onnx.tools.adapt.port import Port
+from samba_onnx.tools.adapt.slicing import Input
+from samba_onnx.tools.adapt.source import Frame
 from samba_onnx.tools.adapt.training import Training
 from samba_onnx.tools.adapt.units import reads, root_unit, target_units, unit_of, writes
 
@@ -31,22 +31,23 @@ class FirstBatches:
     """Collects the statements that make a batch."""
 
     def __init__(
-        self, source: Source, bindings: Bindings, training: Training, roles: Roles, points: OpenPoints
+        self, port: Port, training: Training
     ) -> None:
-        self.source = source
-        self.bindings = bindings
+        self.port = port
+        self.source = port.source
+        self.bindings = port.bindings
         self.training = training
-        self.roles = roles
-        self.points = points
 
-    def batch(self, inputs: tuple[str, ...]) -> FirstBatch:
+    def batch(self, inputs: tuple[Input, ...]) -> FirstBatch:
         """Return how the first batch is made.
 
         Args:
-            inputs: Units of the step's function that a batch consists of.
+            inputs: What a batch consists of, in the step's function.
         """
         batch = FirstBatch()
-        needed = dict.fromkeys(inputs)
+        parts = reads(*(one.node for one in inputs))
+        frame = self.training.frame
+        needed = {unit: None for unit in parts if self._is_variable(frame, unit)}
         for place in range(self.training.home + 1):
             needed = self._level(place, needed, batch)
         batch.needed = {plain_name(unit): unit for unit in needed if not self._is_known(unit)}
@@ -85,8 +86,10 @@ class FirstBatches:
         self, current: cst.BaseStatement, needed: dict[str, None], batch: FirstBatch
     ) -> dict[str, None]:
         for one in reversed(self.source.preceding(current)):
-            if self.roles.of(one) is not None or isinstance(one, cst.FunctionDef | cst.ClassDef):
+            if self.port.roles.of(one) is not None or isinstance(one, cst.FunctionDef | cst.ClassDef):
                 continue
+            if one in self.port.edits.instead:
+                continue  # as `x = x.to(device)`, of which nothing is left
             changed = writes(one)
             if any(unit in needed for unit in changed):
                 needed = self._take(one, changed, needed, batch)
@@ -99,16 +102,21 @@ class FirstBatches:
         needed: dict[str, None],
         batch: FirstBatch,
     ) -> dict[str, None]:
+        original = one
         codes = {unit: plain_name(unit) for unit in (*changed, *reads(one)) if "." in unit}
+        one = self.port.rewritten(one)
         bare = one.with_changes(leading_lines=[]) if hasattr(one, "leading_lines") else one
         batch.lines.insert(0, statements_text([substituted(bare, codes)]))
         # What a statement only changes in part, or might not write, is needed before it, too.
         rest = {unit: None for unit in needed if unit not in changed or isinstance(one, cst.If)}
-        return rest | {unit: None for unit in reads(one) if self._is_value(one, unit)}
+        return rest | {unit: None for unit in reads(original) if self._is_value(original, unit)}
 
     def _is_value(self, node: cst.CSTNode, unit: str) -> bool:
         """Whether a unit is something that the program computes, rather than an import or function."""
-        thing = self.bindings.thing(self.source.frame(node), unit)
+        return self._is_variable(self.source.frame(node), unit)
+
+    def _is_variable(self, frame: Frame, unit: str) -> bool:
+        thing = self.bindings.thing(frame, unit)
         return bool(self.bindings.assignments(thing)) or self.bindings.is_parameter(thing)
 
     def _head(
@@ -154,7 +162,7 @@ class FirstBatches:
         thing = self.bindings.resolve(self.source.frame(loop), unit) if unit else None
         maker = self.bindings.maker(thing) if thing is not None else None
         if maker is not None and unit_of(maker.func) == "iter":
-            self.points.add(
+            self.port.points.add(
                 loop,
                 "iterator",
                 "the first batch, whose shapes are compiled, would be taken out of this iterator",

@@ -13,6 +13,9 @@ from samba_onnx.tools.adapt.units import SELF, reads, unit_of
 
 _NUMBERS = frozenset({"min", "max", "float", "int", "len", "round", "sum", "abs", "bool"})
 
+_NO_TENSORS = ("torch.nn.", "torch.optim.", "torch.utils.", "torch.device", "torch.cuda.", "torch.Generator", "torch.distributed.", "torch.amp.")
+"""Where torch keeps what are no functions that return tensors."""
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -105,6 +108,36 @@ class Flow:
             return False
         value = self.bindings.passed(above.call, frame).get(unit)
         return value is not None and bool(unit_of(value)) and self.is_number(unit_of(value), level + 1)
+
+    def is_tensor(self, unit: str, level: int = 0) -> bool:
+        """Whether a value is surely a tensor that the program made."""
+        frame = self.training.levels[level].frame
+        return self._is_tensor_thing(self.bindings.resolve(frame, unit), frozenset())
+
+    def _is_tensor_thing(self, thing: Thing, seen: frozenset[Thing]) -> bool:
+        if thing in seen:
+            return False
+        made = self.bindings.assignments(thing)
+        return any(self._makes_tensor(one.value, one, seen | {thing}) for one in made)
+
+    def _makes_tensor(
+        self, value: cst.BaseExpression, one: Assignment, seen: frozenset[Thing]
+    ) -> bool:
+        frame = self.source.frame(one.node)
+        if isinstance(value, cst.Tuple) and one.index is not None:
+            return self._makes_tensor(value.elements[one.index].value, one, seen)
+        if isinstance(value, cst.BinaryOperation):
+            return any(self._makes_tensor(side, one, seen) for side in (value.left, value.right))
+        if isinstance(value, cst.Call):
+            name = self.source.imported(value.func)
+            if name:
+                return name.startswith("torch.") and not name.startswith(_NO_TENSORS)
+            inner = value.func.value if isinstance(value.func, cst.Attribute) else None
+            return inner is not None and self._makes_tensor(inner, one, seen)
+        if isinstance(value, cst.Subscript | cst.Attribute) and not unit_of(value):
+            return self._makes_tensor(value.value, one, seen)
+        unit = unit_of(value)
+        return bool(unit) and self._is_tensor_thing(self.bindings.resolve(frame, unit), seen)
 
     def _makes_number(self, one: Assignment) -> bool:
         value = one.value

@@ -45,6 +45,18 @@ class _Substitution(cst.CSTTransformer):
     def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
         return updated_node.with_changes(keyword=original_node.keyword)
 
+    def leave_Subscript(
+        self, original_node: cst.Subscript, updated_node: cst.Subscript
+    ) -> cst.BaseExpression:
+        return self._whole(original_node, updated_node)
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        return self._whole(original_node, updated_node)
+
+    def _whole(self, original: cst.BaseExpression, updated: cst.BaseExpression) -> cst.BaseExpression:
+        code = self._codes.get(cst.Module(body=[]).code_for_node(original))
+        return updated if code is None else cst.parse_expression(code)
+
     def _written(self, node: cst.Name) -> cst.BaseExpression:
         code = self._codes.get(node.value)
         return node if code is None else cst.parse_expression(code)
@@ -55,7 +67,7 @@ def substituted(node: cst.CSTNode, codes: Mapping[str, str]) -> cst.CSTNode:
 
     Args:
         node: A statement or an expression.
-        codes: The expression for each unit.
+        codes: The expression for each unit, and for calls and subscripts by their text.
     """
     changed = node.visit(_Substitution({unit: code for unit, code in codes.items() if unit != code}))
     assert isinstance(changed, cst.CSTNode)

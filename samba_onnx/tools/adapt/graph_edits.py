@@ -20,10 +20,10 @@ from samba_onnx.tools.adapt.graph_code import (
 )
 from samba_onnx.tools.adapt.port import Port
 from samba_onnx.tools.adapt.roles import Part, Role
-from samba_onnx.tools.adapt.slicing import Slice
+from samba_onnx.tools.adapt.slicing import Input, Slice
 from samba_onnx.tools.adapt.source import walk
 from samba_onnx.tools.adapt.training import Training
-from samba_onnx.tools.adapt.units import root_unit, unit_of, writes
+from samba_onnx.tools.adapt.units import argument, reads, root_unit, unit_of, writes
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,7 @@ class GraphEdits:
 
     def plan(self) -> None:
         """Plan all edits."""
-        batch = FirstBatches(
-            self.port.source, self.port.bindings, self.training, self.port.roles, self.port.points
-        ).batch(self.cut.inputs)
+        batch = FirstBatches(self.port, self.training).batch(self.cut.inputs)
         self._set_up(batch)
         self._run()
         for part in self.training.parts:
@@ -110,13 +108,13 @@ class GraphEdits:
         if self.accumulates:
             text = text.replace("loss_indices=[0],\n    )", "loss_indices=[0],\n        gradient_accumulation=True,\n    )", 1)
             text += '\nsamba.session.run(section_types=["ZEROGRAD"])'
+        self._new_functions(batch, entry)
         what = "model, loss and optimizer are compiled into a PEF, or traced with one"
         port.edits.insert_before(entry, text, "compile-and-trace", what)
-        self._new_functions(batch, entry)
 
     def _new_functions(self, batch: FirstBatch, entry: cst.BaseStatement) -> None:
-        inputs = [plain_name(unit) for unit in self.cut.inputs]
-        numbers = [plain_name(one) for one in self.cut.inputs if self._is_number(one)]
+        inputs = [one.name for one in self.cut.inputs]
+        numbers = [one.name for one in self.cut.inputs if one.is_number]
         names = self.names
         generators = self.port.generators()
         texts = [
@@ -126,13 +124,11 @@ class GraphEdits:
                 names.drawing,
                 batch.needed,
                 "\n".join(batch.lines) or "pass",
-                f"{names.naming}({', '.join(inputs)})",
+                f"{names.naming}({', '.join(map(self._plain, self.cut.inputs))})",
                 generators,
             ),
         ]
         place = self.port.source.top(entry)
-        if not isinstance(place, cst.FunctionDef | cst.ClassDef) and place is not entry:
-            place = self._above_main(place)
         self.port.edits.insert_before(
             place,
             "\n\n" + "\n\n".join(texts) + "\n\n",
@@ -140,16 +136,16 @@ class GraphEdits:
             "what a step computes is a module with the loss in it, and its inputs have names",
         )
 
-    def _above_main(self, place: cst.BaseStatement) -> cst.BaseStatement:
-        return place
-
-    def _is_number(self, unit: str) -> bool:
-        return self.port.flow(self.training).is_number(unit)
+    def _plain(self, one: Input) -> str:
+        """Return an input as an expression in which attributes of ``self`` are plain names."""
+        codes = {unit: plain_name(unit) for unit in reads(one.node) if "." in unit}
+        return self.port.source.module.code_for_node(substituted(one.node, codes)).strip()
 
     def _module_text(self) -> str:
         cut = self.cut
         codes = {unit: f"self.{member(unit)}" for unit in (*cut.models, *cut.constants)}
-        own = (*cut.inputs, *writes(*cut.moved))
+        own = tuple(writes(*cut.moved))
+        codes |= {self.port.source.code(one.node): one.name for one in cut.inputs}
         codes |= {unit: plain_name(unit) for unit in own if unit not in codes}
         lines = [substituted(self._without_precision(one), codes) for one in cut.moved]
         body = statements_text(lines)
@@ -164,7 +160,7 @@ class GraphEdits:
             name=self.names.kind,
             base=self.port.names.base(),
             members=[member(unit) for unit in (*cut.models, *cut.constants)],
-            inputs=[plain_name(unit) for unit in cut.inputs],
+            inputs=[one.name for one in cut.inputs],
             body=body,
             result=results,
         )
@@ -231,7 +227,7 @@ class GraphEdits:
 
     def _run_text(self) -> str:
         cut = self.cut
-        inputs = ", ".join(cut.inputs)
+        inputs = ", ".join(self.port.source.code(one.node) for one in cut.inputs)
         rates = self._rates()
         sections = '    section_types=["FWD", "BCKWD"],\n' if self.accumulates else ""
         shown = [cut.loss] if cut.loss_is_read else []
@@ -284,6 +280,10 @@ class GraphEdits:
         statement = part.statement
         if part.role is Role.BACKWARD and statement is not self.training.backward.statement:
             return
+        early = self.port.source.line(statement) < self.port.source.line(self.training.entry)
+        if part.role is Role.ZERO and early and self.port.source.frame(statement) is self.training.level.frame:
+            edits.remove(statement, "part-zero", "gradients are zero when the graph is traced")
+            return
         if part.role is Role.CLIP:
             self._clip(part)
         elif self.accumulates and part.role is Role.STEP:
@@ -310,8 +310,6 @@ class GraphEdits:
         return f"section_types={sections}" + (f", {rates}" if rates else "")
 
     def _clip(self, part: Part) -> None:
-        from samba_onnx.tools.adapt.units import argument
-
         assert part.call is not None
         limit = argument(part.call, "max_norm", 1)
         kind = argument(part.call, "norm_type", 2)

@@ -4,25 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import Bindings
 from samba_onnx.tools.adapt.flow import Flow
+from samba_onnx.tools.adapt.graph_code import plain_name, substituted
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.roles import Roles
 from samba_onnx.tools.adapt.source import Source, walk
 from samba_onnx.tools.adapt.training import Training
 from samba_onnx.tools.adapt.units import (
     attribute_name,
-    read_nodes,
     reads,
     root_unit,
     unit_of,
     writes,
 )
 
+_RANDOM = frozenset(
+    {
+        "torch.randn", "torch.rand", "torch.randint", "torch.randperm", "torch.randn_like", "torch.rand_like",
+        "torch.normal", "torch.bernoulli", "torch.empty_like",
+    }
+)  # fmt: skip
+"""Functions that draw random numbers."""
 _MODES = frozenset({"train", "eval", "zero_grad"})
+
+
+@dataclass(frozen=True)
+class Input:
+    """A value that each step hands to the RDU."""
+
+    name: str
+    """Its name there."""
+    node: cst.BaseExpression
+    """The expression that has it, in the step's function."""
+    is_number: bool = False
+    """Whether it is a number of Python, and no tensor."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +53,8 @@ class Slice:
     """Statements that the RDU computes, in their order."""
     models: tuple[str, ...]
     """Units of the modules that they call."""
-    inputs: tuple[str, ...]
-    """Units that each step has new values of."""
+    inputs: tuple[Input, ...]
+    """What each step has new values of, and tensors that the program made."""
     constants: tuple[str, ...]
     """Units that are the same in all steps, as a criterion."""
     outputs: tuple[str, ...]
@@ -69,28 +89,117 @@ class Slicer:
         assert expression is not None
         tainted = self._tainted(before)
         moved = self._moved(before, expression, tainted)
-        written = writes(*moved)
-        free = [unit for unit in reads(*moved, expression) if unit not in written or self._is_carried(unit, moved)]
-        loss = unit_of(expression) or "loss"
+        free = self._free(moved, expression)
         models = tuple(unit for unit in free if self.is_model(unit))
-        others = [unit for unit in free if unit not in models and not self._is_global(unit)]
-        inputs = tuple(unit for unit in others if self.flow.origin(unit).varies)
+        inputs = self._inputs(moved, expression, models)
+        varying = {unit for one in inputs for unit in reads(one.node)}
+        own = {unit_of(one.node) for one in inputs}
+        inside = self._read_inside(moved, expression, inputs)
+        rest = [unit for unit in free if unit not in models and unit in inside and unit not in own]
         later = self._read_later(moved)
-        place = self._place(moved, before, inputs)
-        outputs = tuple(unit for unit in written if unit in later and unit != loss)
-        condition = self._condition(moved)
-        self._refuse_decisions(moved, inputs)
+        loss = unit_of(expression) or self._loss_name(free, moved)
+        self._refuse_decisions(moved, varying)
         return Slice(
             moved=moved,
             models=models,
             inputs=inputs,
-            constants=tuple(unit for unit in others if unit not in inputs),
-            outputs=outputs,
+            constants=tuple(unit for unit in rest if not self._is_global(unit)),
+            outputs=tuple(unit for unit in writes(*moved) if unit in later and unit != loss),
             loss=loss,
             loss_is_read=loss in later,
-            place=place,
-            condition=condition,
+            place=self._place(moved, before, varying),
+            condition=self._condition(moved),
         )
+
+    def _loss_name(self, free: list[str], moved: tuple[cst.BaseStatement, ...]) -> str:
+        return "step_loss" if "loss" in {*free, *writes(*moved)} else "loss"
+
+    def _free(self, moved: tuple[cst.BaseStatement, ...], loss: cst.BaseExpression) -> list[str]:
+        """Return the units that moved statements read and do not compute."""
+        written = writes(*moved)
+        return [
+            unit
+            for unit in reads(*moved, loss)
+            if unit not in written or self._is_carried(unit, moved)
+        ]
+
+    def _inputs(
+        self,
+        moved: tuple[cst.BaseStatement, ...],
+        loss: cst.BaseExpression,
+        models: tuple[str, ...],
+    ) -> tuple[Input, ...]:
+        """Return what moved statements take from the host, each once."""
+        computed = {*writes(*moved), *models}
+        found: dict[str, Input] = {}
+        for node in (*moved, loss):
+            for one in self._taken(node, computed):
+                code = self.source.code(one)
+                number = bool(unit_of(one)) and self.flow.is_number(unit_of(one))
+                name = self._input_name(one, {other.name for other in found.values()})
+                found.setdefault(code, Input(name, one, number))
+        return tuple(found.values())
+
+    def _taken(self, node: cst.CSTNode, computed: set[str]) -> Iterator[cst.BaseExpression]:
+        """Yield the expressions of a node that are values of the host."""
+        if isinstance(node, cst.AssignTarget | cst.Annotation | cst.CompFor | cst.Lambda):
+            return
+        if isinstance(node, cst.BaseExpression) and self._is_host_value(node, computed):
+            yield node
+            return
+        if isinstance(node, cst.Attribute):
+            yield from self._taken(node.value, computed)
+        elif isinstance(node, cst.Arg):
+            yield from self._taken(node.value, computed)
+        else:
+            for child in node.children:
+                yield from self._taken(child, computed)
+
+    def _is_host_value(self, node: cst.BaseExpression, computed: set[str]) -> bool:
+        units = reads(node)
+        if not units or computed & set(units):
+            return False
+        unit = unit_of(node)
+        if unit:
+            if self._is_global(unit):
+                return False
+            return self.flow.origin(unit).varies or self.flow.is_tensor(unit)
+        if isinstance(node, cst.Subscript):
+            return any(self.flow.origin(one).varies or self.flow.is_tensor(one) for one in units)
+        # Random numbers come from the host's generator, in the order in which the program draws.
+        return isinstance(node, cst.Call) and self.source.imported(node.func) in _RANDOM
+
+    def _input_name(self, node: cst.BaseExpression, taken: set[str]) -> str:
+        unit = unit_of(node)
+        if unit:
+            return plain_name(unit)
+        if isinstance(node, cst.Subscript):
+            key = self.source.code(node.slice[0]).strip("'\"")
+            root = plain_name(root_unit(node))
+            name = key if key.isidentifier() and self.source.code(node.slice[0]) != key else root
+            name = f"{root}_{key}" if key.isdigit() else name
+        else:
+            name = "noise"
+        count, free = 1, name
+        while free in taken or free in self._names:
+            count += 1
+            free = f"{name}_{count}"
+        return free
+
+    @cached_property
+    def _names(self) -> set[str]:
+        """All names of the program: an input of its own must not hide one."""
+        return {node.value for node in self.source.nodes if isinstance(node, cst.Name)}
+
+    def _read_inside(
+        self,
+        moved: tuple[cst.BaseStatement, ...],
+        loss: cst.BaseExpression,
+        inputs: tuple[Input, ...],
+    ) -> set[str]:
+        """Return the units that are read where no input stands for them."""
+        texts = {self.source.code(one.node): one.name for one in inputs}
+        return set(reads(*(substituted(node, texts) for node in (*moved, loss))))
 
     def is_model(self, unit: str) -> bool:
         """Whether a unit of the step's function is one of the modules that are trained."""
@@ -245,12 +354,12 @@ class Slicer:
             )
         return tests[0] if len(tests) == 1 else None
 
-    def _refuse_decisions(self, moved: tuple[cst.BaseStatement, ...], inputs: tuple[str, ...]) -> None:
+    def _refuse_decisions(self, moved: tuple[cst.BaseStatement, ...], inputs: set[str]) -> None:
         """Refuse branches by values that change: a graph is traced once."""
         for one in moved:
             for node in walk(one):
                 test = getattr(node, "test", None)
-                if isinstance(test, cst.BaseExpression) and set(reads(test)) & set(inputs):
+                if isinstance(test, cst.BaseExpression) and set(reads(test)) & inputs:
                     self.points.add(
                         node,
                         "changing-branch",
@@ -272,5 +381,3 @@ def _opened(statement: cst.BaseStatement) -> Iterator[cst.BaseStatement]:
     else:
         yield statement
 
-
-__all__ = ["Slice", "Slicer", "read_nodes", "root_unit"]

@@ -1,0 +1,278 @@
+"""Programs under observation, in a child process: what each step's loss was, and the weights after the last.
+
+Nothing of a program is changed for it: functions of torch and of the session that it calls are watched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import random
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.data import DataLoader
+
+_LONGEST_OUTPUT = 100_000
+
+
+class _EnoughSteps(BaseException):
+    """Ends a program after the steps that are compared; no handler of the program's own takes it."""
+
+
+@dataclass
+class Observation:
+    """What was seen of one program."""
+
+    steps: int
+    """Steps after which the program is ended."""
+    losses: list[float] = field(default_factory=list)
+    done: int = 0
+    dropouts: int = 0
+    """Dropouts whose rate was set to 0."""
+    optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
+
+    def step(self) -> None:
+        """Count a step.
+
+        Raises:
+            _EnoughSteps: It was the last one.
+        """
+        self.done += 1
+        if self.done >= self.steps:
+            raise _EnoughSteps
+
+
+def observe_original(
+    program: str,
+    arguments: Sequence[str],
+    steps: int,
+    seed: int,
+    whole_batches: Sequence[Sequence[int]],
+    weights: str,
+) -> dict[str, Any]:
+    """Run a plain program for some steps.
+
+    Args:
+        program: The program.
+        arguments: Its command line.
+        steps: After how many steps of the optimizer it is ended.
+        seed: What all generators begin with.
+        whole_batches: First and last lines of the calls that make loaders, whose smaller last batch
+            is left out as the adapted program does.
+        weights: File for weights and buffers.
+
+    Returns:
+        Losses, dropouts and what the program printed.
+    """
+    seen = Observation(steps)
+
+    def stepped(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if optimizer not in seen.optimizers:
+            seen.optimizers.append(optimizer)
+        if optimizer is seen.optimizers[0]:
+            seen.step()
+
+    backward = torch.Tensor.backward
+
+    def differentiated(loss: torch.Tensor, *args: Any, **options: Any) -> None:
+        seen.losses.append(float(loss.detach().sum()))
+        backward(loss, *args, **options)
+
+    _leave_out_last(program, whole_batches)
+    with _no_dropout(seen), _replaced(torch.Tensor, "backward", differentiated):
+        hook = register_optimizer_step_post_hook(stepped)
+        try:
+            printed = _run(program, arguments, seed)
+        finally:
+            hook.remove()
+    _save(weights, seen.optimizers)
+    return _answer(seen, printed)
+
+
+def observe_adapted(
+    program: str, arguments: Sequence[str], steps: int, seed: int, folder: str, weights: str
+) -> dict[str, Any]:
+    """Compile an adapted program, and run it for some steps.
+
+    Args:
+        program: The program.
+        arguments: Its own command line, without the command.
+        steps: After how many steps it is ended.
+        seed: What all generators begin with.
+        folder: Where the PEF belongs.
+        weights: File for weights and buffers.
+
+    Returns:
+        Losses, dropouts and what the program printed.
+    """
+    from samba_onnx.sambaflow.finder import install
+
+    install()
+    import sambaflow.samba as samba
+    import sambaflow.samba.utils as utils
+
+    seen = Observation(steps)
+    traced: list[Any] = []
+    run, trace = samba.session.run, utils.trace_graph
+
+    def tracing(model: Any, inputs: Any, optim: Any = None, *args: Any, **options: Any) -> Any:
+        traced[:] = [model, optim]
+        return trace(model, inputs, optim, *args, **options)
+
+    def running(*args: Any, **options: Any) -> Any:
+        sections = [one.upper() for one in options.get("section_types", [])]
+        outputs = run(*args, **options)
+        if outputs and (not sections or "BCKWD" in sections):
+            seen.losses.append(float(samba.to_torch(outputs[0]).detach().sum()))
+        if not sections or "OPT" in sections:
+            seen.step()
+        return outputs
+
+    with _no_dropout(seen):
+        compiled = [*("compile", "--pef-name", "checked", "--output-folder", folder), *arguments]
+        _run(program, compiled, seed)
+        with _replaced(samba.session, "run", running), _replaced(utils, "trace_graph", tracing):
+            pef = str(Path(folder) / "checked" / "checked.pef")
+            printed = _run(program, ["run", "--pef", pef, *arguments], seed)
+    optimizers = traced[1] if isinstance(traced[1], list | tuple) else [traced[1]]
+    samba.session.to_cpu(traced[0], list(optimizers))
+    _save(weights, optimizers)
+    return _answer(seen, printed)
+
+
+def _answer(seen: Observation, printed: str) -> dict[str, Any]:
+    return {
+        "losses": seen.losses,
+        "steps": seen.done,
+        "dropouts": seen.dropouts,
+        "printed": printed[:_LONGEST_OUTPUT],
+    }
+
+
+def _run(program: str, arguments: Sequence[str], seed: int) -> str:
+    """Run a program as ``python program.py`` does, and return what it printed."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    sys.argv = [program, *arguments]
+    sys.path.insert(0, str(Path(program).resolve().parent))
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        try:
+            runpy.run_path(program, run_name="__main__")
+        except _EnoughSteps:
+            pass
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                raise RuntimeError(f"the program ended with status {end.code}") from None
+    return output.getvalue()
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def _no_dropout(seen: Observation) -> Iterator[None]:
+    """Set the rates of all dropouts to 0: the masks of two machines are not the same numbers."""
+    functional = nn.functional
+    with contextlib.ExitStack() as stack:
+        for kind, name in _RATED:
+            stack.enter_context(_replaced(kind, "__init__", _without_rate(kind, name, seen)))
+        for name in ("dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d"):
+            stack.enter_context(_replaced(functional, name, _identity(seen, name)))
+        yield
+
+
+_RATED = (
+    (nn.modules.dropout._DropoutNd, "p"),
+    (nn.MultiheadAttention, "dropout"),
+    (nn.modules.rnn.RNNBase, "dropout"),
+)
+"""Modules with a rate of dropout, and what it is called."""
+
+
+def _without_rate(kind: type[nn.Module], name: str, seen: Observation) -> Callable[..., None]:
+    made = kind.__init__
+
+    def init(self: nn.Module, *args: Any, **options: Any) -> None:
+        made(self, *args, **options)
+        if getattr(self, name):
+            seen.dropouts += 1
+            setattr(self, name, 0.0)
+
+    return init
+
+
+def _identity(seen: Observation, name: str) -> Callable[..., torch.Tensor]:
+    function: Callable[..., torch.Tensor] = getattr(nn.functional, name)
+
+    def dropped(input: torch.Tensor, p: float = 0.5, *args: Any, **options: Any) -> torch.Tensor:
+        if p:
+            seen.dropouts += 1
+        return function(input, 0.0, *args, **options)
+
+    return dropped
+
+
+def _leave_out_last(program: str, lines: Sequence[Sequence[int]]) -> None:
+    """Let loaders that are made on some lines of a program leave out a smaller last batch."""
+    made = DataLoader.__init__
+
+    def init(self: DataLoader[Any], *args: Any, **options: Any) -> None:
+        caller = sys._getframe(1)
+        inside = any(first <= caller.f_lineno <= last for first, last in lines)
+        if inside and caller.f_code.co_filename == program:
+            options["drop_last"] = True
+        made(self, *args, **options)
+
+    DataLoader.__init__ = init  # type: ignore[method-assign]
+
+
+def _save(path: str, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+    """Write all that was trained, and the buffers beside it, by the names of the smallest module that has it."""
+    trained = [
+        parameter
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    ]
+    wanted = {id(parameter) for parameter in trained}
+    root = _smallest_with(wanted)
+    if root is None:
+        named = {f"parameter {place}": one for place, one in enumerate(trained)}
+    else:
+        named = {**dict(root.named_parameters()), **dict(root.named_buffers())}
+    save_file({name: _plain(one) for name, one in named.items()}, path)
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    data = tensor.detach().as_subclass(torch.Tensor) if type(tensor) is nn.Parameter else tensor.detach()
+    return torch.as_tensor(np.array(data.float().tolist(), dtype=np.float32)).reshape(tuple(tensor.shape))
+
+
+def _smallest_with(wanted: set[int]) -> nn.Module | None:
+    """Return the module with the fewest parts that has all parameters."""
+    found = [
+        one
+        for one in gc.get_objects()
+        if isinstance(one, nn.Module) and wanted <= {id(parameter) for parameter in one.parameters()}
+    ]
+    return min(found, key=lambda one: sum(1 for _ in one.modules()), default=None)
