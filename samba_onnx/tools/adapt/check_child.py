@@ -24,6 +24,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
 _LONGEST_OUTPUT = 100_000
+_NOISE = 1e-5
+"""Gradients that are smaller than this share of the largest are what rounding leaves of zero, as those of
+a bias before a normalisation; Adam makes steps of full length of them, in any direction."""
 
 
 class _EnoughSteps(BaseException):
@@ -41,16 +44,45 @@ class Observation:
     dropouts: int = 0
     """Dropouts whose rate was set to 0."""
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
+    largest: dict[int, float] = field(default_factory=dict)
+    """The largest gradient of each parameter that was seen, by the parameter's id."""
+    weights: dict[str, torch.Tensor] = field(default_factory=dict)
+    noise: list[str] = field(default_factory=list)
+    """Weights whose gradients are nothing but rounding."""
 
-    def step(self) -> None:
-        """Count a step.
+    def end_if_done(self, collect: Callable[[], None]) -> None:
+        """End the program if all steps are done.
+
+        Args:
+            collect: Called before the end, while the program's objects still live.
 
         Raises:
-            _EnoughSteps: It was the last one.
+            _EnoughSteps: They are.
         """
-        self.done += 1
         if self.done >= self.steps:
+            collect()
             raise _EnoughSteps
+
+    def note_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note how large gradients are in a step."""
+        for parameter in _parameters([optimizer]):
+            if parameter.grad is not None:
+                size = float(parameter.grad.detach().abs().max())
+                self.largest[id(parameter)] = max(size, self.largest.get(id(parameter), 0.0))
+
+    def collect(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Take weights and buffers, by the names of the smallest module that has all that is trained."""
+        trained = _parameters(optimizers)
+        root = _smallest_with({id(parameter) for parameter in trained})
+        if root is None:
+            named = {f"parameter {place}": one for place, one in enumerate(trained)}
+        else:
+            named = {**dict(root.named_parameters()), **dict(root.named_buffers())}
+        self.weights = {name: _plain(one) for name, one in named.items()}
+        most = max(self.largest.values(), default=0.0)
+        self.noise = [
+            name for name, one in named.items() if self.largest.get(id(one), most) < _NOISE * most
+        ]
 
 
 def observe_original(
@@ -80,8 +112,11 @@ def observe_original(
     def stepped(optimizer: torch.optim.Optimizer, *_: object) -> None:
         if optimizer not in seen.optimizers:
             seen.optimizers.append(optimizer)
-        if optimizer is seen.optimizers[0]:
-            seen.step()
+        seen.note_gradients(optimizer)
+        # Several optimizers make one step together: the first counts it, the last ends it.
+        seen.done += optimizer is seen.optimizers[0]
+        if optimizer is seen.optimizers[-1]:
+            seen.end_if_done(lambda: seen.collect(seen.optimizers))
 
     backward = torch.Tensor.backward
 
@@ -96,7 +131,9 @@ def observe_original(
             printed = _run(program, arguments, seed)
         finally:
             hook.remove()
-    _save(weights, seen.optimizers)
+    if not seen.weights:
+        seen.collect(seen.optimizers)
+    save_file(seen.weights, weights)
     return _answer(seen, printed)
 
 
@@ -130,13 +167,19 @@ def observe_adapted(
         traced[:] = [model, optim]
         return trace(model, inputs, optim, *args, **options)
 
+    def collect() -> None:
+        optimizers = traced[1] if isinstance(traced[1], list | tuple) else [traced[1]]
+        samba.session.to_cpu(traced[0], list(optimizers))
+        seen.collect(optimizers)
+
     def running(*args: Any, **options: Any) -> Any:
         sections = [one.upper() for one in options.get("section_types", [])]
         outputs = run(*args, **options)
         if outputs and (not sections or "BCKWD" in sections):
             seen.losses.append(float(samba.to_torch(outputs[0]).detach().sum()))
         if not sections or "OPT" in sections:
-            seen.step()
+            seen.done += 1
+            seen.end_if_done(collect)
         return outputs
 
     with _no_dropout(seen):
@@ -145,9 +188,9 @@ def observe_adapted(
         with _replaced(samba.session, "run", running), _replaced(utils, "trace_graph", tracing):
             pef = str(Path(folder) / "checked" / "checked.pef")
             printed = _run(program, ["run", "--pef", pef, *arguments], seed)
-    optimizers = traced[1] if isinstance(traced[1], list | tuple) else [traced[1]]
-    samba.session.to_cpu(traced[0], list(optimizers))
-    _save(weights, optimizers)
+    if not seen.weights:
+        collect()
+    save_file(seen.weights, weights)
     return _answer(seen, printed)
 
 
@@ -156,6 +199,7 @@ def _answer(seen: Observation, printed: str) -> dict[str, Any]:
         "losses": seen.losses,
         "steps": seen.done,
         "dropouts": seen.dropouts,
+        "noise": seen.noise,
         "printed": printed[:_LONGEST_OUTPUT],
     }
 
@@ -246,21 +290,8 @@ def _leave_out_last(program: str, lines: Sequence[Sequence[int]]) -> None:
     DataLoader.__init__ = init  # type: ignore[method-assign]
 
 
-def _save(path: str, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-    """Write all that was trained, and the buffers beside it, by the names of the smallest module that has it."""
-    trained = [
-        parameter
-        for optimizer in optimizers
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-    ]
-    wanted = {id(parameter) for parameter in trained}
-    root = _smallest_with(wanted)
-    if root is None:
-        named = {f"parameter {place}": one for place, one in enumerate(trained)}
-    else:
-        named = {**dict(root.named_parameters()), **dict(root.named_buffers())}
-    save_file({name: _plain(one) for name, one in named.items()}, path)
+def _parameters(optimizers: Sequence[torch.optim.Optimizer]) -> list[torch.Tensor]:
+    return [one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]]
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -270,9 +301,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 
 def _smallest_with(wanted: set[int]) -> nn.Module | None:
     """Return the module with the fewest parts that has all parameters."""
-    found = [
-        one
-        for one in gc.get_objects()
-        if isinstance(one, nn.Module) and wanted <= {id(parameter) for parameter in one.parameters()}
-    ]
+    # By type: isinstance asks objects of libraries for attributes, some of which warn.
+    modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
+    found = [one for one in modules if wanted <= {id(parameter) for parameter in one.parameters()}]
     return min(found, key=lambda one: sum(1 for _ in one.modules()), default=None)
