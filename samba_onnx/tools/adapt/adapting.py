@@ -35,6 +35,8 @@ class Adapted:
     """What was changed."""
     points: tuple[OpenPoint, ...]
     """What a person has to look at."""
+    whole_batches: tuple[tuple[int, int], ...] = ()
+    """First and last lines of the calls that make loaders, which now leave out a smaller last batch."""
     is_already: bool = False
     """Whether it was a SambaFlow program before."""
 
@@ -50,8 +52,8 @@ class Adapted:
             difflib.unified_diff(
                 self.original.splitlines(keepends=True),
                 self.text.splitlines(keepends=True),
-                f"a/{self.path}",
-                f"b/{self.path}",
+                f"a/{self.path.lstrip(chr(47))}",
+                f"b/{self.path.lstrip(chr(47))}",
             )
         )
 
@@ -71,7 +73,8 @@ def adapt_source(source: Source) -> Adapted:
         _plan(port, training)
     points = tuple(sorted(port.points.found, key=lambda one: (one.line, one.pattern)))
     changes = tuple(sorted(port.edits.changes, key=lambda one: one.line))
-    return Adapted(source.path, original, port.edits.apply().code, changes, points)
+    text = port.edits.apply().code
+    return Adapted(source.path, original, text, changes, points, tuple(port.whole_batches))
 
 
 def is_sambaflow(source: Source) -> bool:

@@ -31,6 +31,7 @@ class BatchEdits:
                     "drop-last",
                     "a smaller last batch is left out: the RDU takes batches of the compiled size",
                 )
+                self.port.whole_batches.append((self.source.line(call), self.source.end(call)))
                 self.port.points.add(
                     call,
                     "drop-last",

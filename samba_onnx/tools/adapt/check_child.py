@@ -44,11 +44,12 @@ class Observation:
     dropouts: int = 0
     """Dropouts whose rate was set to 0."""
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
-    largest: dict[int, float] = field(default_factory=dict)
-    """The largest gradient of each parameter that was seen, by the parameter's id."""
-    weights: dict[str, torch.Tensor] = field(default_factory=dict)
-    noise: list[str] = field(default_factory=list)
-    """Weights whose gradients are nothing but rounding."""
+    largest: dict[int, torch.Tensor] = field(default_factory=dict)
+    """The largest gradient of each number that was seen, by the id of its parameter."""
+    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Trained parameters in the order of the optimizers, then buffers; and which numbers say nothing."""
+    names: list[str] = field(default_factory=list)
+    """What the program calls these tensors."""
 
     def end_if_done(self, collect: Callable[[], None]) -> None:
         """End the program if all steps are done.
@@ -67,22 +68,28 @@ class Observation:
         """Note how large gradients are in a step."""
         for parameter in _parameters([optimizer]):
             if parameter.grad is not None:
-                size = float(parameter.grad.detach().abs().max())
-                self.largest[id(parameter)] = max(size, self.largest.get(id(parameter), 0.0))
+                size = parameter.grad.detach().abs()
+                known = self.largest.get(id(parameter))
+                self.largest[id(parameter)] = size if known is None else torch.maximum(size, known)
 
     def collect(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        """Take weights and buffers, by the names of the smallest module that has all that is trained."""
+        """Take what was trained, and the buffers beside it.
+
+        Args:
+            optimizers: Those of the program, in the order of their steps.
+        """
         trained = _parameters(optimizers)
         root = _smallest_with({id(parameter) for parameter in trained})
-        if root is None:
-            named = {f"parameter {place}": one for place, one in enumerate(trained)}
-        else:
-            named = {**dict(root.named_parameters()), **dict(root.named_buffers())}
-        self.weights = {name: _plain(one) for name, one in named.items()}
-        most = max(self.largest.values(), default=0.0)
-        self.noise = [
-            name for name, one in named.items() if self.largest.get(id(one), most) < _NOISE * most
-        ]
+        names = {id(one): name for name, one in root.named_parameters()} if root is not None else {}
+        buffers = dict(root.named_buffers()) if root is not None else {}
+        self.names = [names.get(id(one), f"parameter {place}") for place, one in enumerate(trained)]
+        self.names += list(buffers)
+        most = max((float(one.max()) for one in self.largest.values()), default=0.0)
+        for place, one in enumerate((*trained, *buffers.values())):
+            self.tensors[f"{place}"] = _plain(one)
+            size = self.largest.get(id(one))
+            if size is not None:
+                self.tensors[f"noise {place}"] = (size < _NOISE * most).float().contiguous()
 
 
 def observe_original(
@@ -128,17 +135,23 @@ def observe_original(
     with _no_dropout(seen), _replaced(torch.Tensor, "backward", differentiated):
         hook = register_optimizer_step_post_hook(stepped)
         try:
-            printed = _run(program, arguments, seed)
+            printed = _run(program, arguments, seed, str(Path(program).resolve().parent))
         finally:
             hook.remove()
-    if not seen.weights:
+    if not seen.tensors:
         seen.collect(seen.optimizers)
-    save_file(seen.weights, weights)
+    save_file(seen.tensors, weights)
     return _answer(seen, printed)
 
 
 def observe_adapted(
-    program: str, arguments: Sequence[str], steps: int, seed: int, folder: str, weights: str
+    program: str,
+    arguments: Sequence[str],
+    steps: int,
+    seed: int,
+    beside: str,
+    folder: str,
+    weights: str,
 ) -> dict[str, Any]:
     """Compile an adapted program, and run it for some steps.
 
@@ -147,6 +160,7 @@ def observe_adapted(
         arguments: Its own command line, without the command.
         steps: After how many steps it is ended.
         seed: What all generators begin with.
+        beside: The folder of the original, whose other files the program imports.
         folder: Where the PEF belongs.
         weights: File for weights and buffers.
 
@@ -184,13 +198,13 @@ def observe_adapted(
 
     with _no_dropout(seen):
         compiled = [*("compile", "--pef-name", "checked", "--output-folder", folder), *arguments]
-        _run(program, compiled, seed)
+        _run(program, compiled, seed, beside)
         with _replaced(samba.session, "run", running), _replaced(utils, "trace_graph", tracing):
             pef = str(Path(folder) / "checked" / "checked.pef")
-            printed = _run(program, ["run", "--pef", pef, *arguments], seed)
-    if not seen.weights:
+            printed = _run(program, ["run", "--pef", pef, *arguments], seed, beside)
+    if not seen.tensors:
         collect()
-    save_file(seen.weights, weights)
+    save_file(seen.tensors, weights)
     return _answer(seen, printed)
 
 
@@ -199,18 +213,18 @@ def _answer(seen: Observation, printed: str) -> dict[str, Any]:
         "losses": seen.losses,
         "steps": seen.done,
         "dropouts": seen.dropouts,
-        "noise": seen.noise,
+        "names": seen.names,
         "printed": printed[:_LONGEST_OUTPUT],
     }
 
 
-def _run(program: str, arguments: Sequence[str], seed: int) -> str:
+def _run(program: str, arguments: Sequence[str], seed: int, beside: str) -> str:
     """Run a program as ``python program.py`` does, and return what it printed."""
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
     sys.argv = [program, *arguments]
-    sys.path.insert(0, str(Path(program).resolve().parent))
+    sys.path.insert(0, beside)
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         try:

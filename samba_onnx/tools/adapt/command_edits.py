@@ -12,7 +12,7 @@ from samba_onnx.tools.adapt.graph_code import statements_text
 from samba_onnx.tools.adapt.names import Names
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.source import Frame, Source
-from samba_onnx.tools.adapt.units import attribute_name, reads, target_units, unit_of, writes
+from samba_onnx.tools.adapt.units import argument, attribute_name, reads, target_units, unit_of, writes
 
 _OTHER_PARSERS = ("click", "fire", "typer", "absl", "hydra", "tyro", "jsonargparse", "docopt")
 _RESERVED = frozenset({"command", "pef", "pef-name", "output-folder", "mapping", "arch", "inference"})
@@ -170,13 +170,20 @@ class CommandLine:
         block = list(self.source.block(made))
         parsing = self.source.statement(self._call)
         frame = self.source.frame(made)
-        if frame is not self.source.frame(self._call):
+        if frame is not None and frame is not self.source.frame(self._call):
             self._convert_function(made, parser)
+            return
+        parent = self._parent(made)
+        if parent is not None:
+            self._convert_function(*parent)
+            self.edits.remove(made, "command-line", "the parser is SambaFlow's")
             return
         known = {parser}
         taken: list[cst.BaseStatement] = []
         end = block.index(parsing) if parsing in block else len(block)
         for one in block[block.index(made) + 1 : end]:
+            if isinstance(one, cst.FunctionDef | cst.ClassDef) or self.source.contains(one, self._call):
+                continue  # what only parses
             if known & set(reads(one)):
                 taken.append(one)
                 known |= set(writes(one))
@@ -191,6 +198,19 @@ class CommandLine:
         for one in taken:
             self.edits.remove(one, "command-line", "it is in the function that adds arguments")
         self._parse_by(name if taken else "")
+
+    def _parent(self, made: cst.BaseStatement) -> tuple[cst.BaseStatement, str] | None:
+        """Return where the parser is made of which another one takes all arguments."""
+        for call in self.source.calls:
+            parents = argument(call, "parents") if self.source.contains(made, call) else None
+            if parents is None or not isinstance(parents.value, cst.List):
+                continue
+            for element in parents.value.elements:
+                value = element.value
+                function = self.bindings.callee(value) if isinstance(value, cst.Call) else None
+                if function is not None and len(parents.value.elements) == 1:
+                    return self._made_in(function)
+        return None
 
     def _convert_function(self, made: cst.BaseStatement, parser: str) -> None:
         """Let a function that makes a parser take SambaFlow's, and add to that."""

@@ -247,9 +247,11 @@ class GraphEdits:
         return f"{', '.join(targets)} = {run}\n{converted}"
 
     def _model_in_loop(self) -> str:
-        if self.cut.models:
-            return self.cut.models[0]
-        return self.port.bindings.unit_in(self.training.frame, self.training.models[0]) or "model"
+        first = self.training.models[0]
+        for unit in self.cut.models:
+            if self.port.bindings.resolve(self.training.frame, unit) == first:
+                return unit
+        return self.port.bindings.unit_in(self.training.frame, first) or plain_name(first.unit)
 
     def _rates(self) -> str:
         """Return the argument that sends a learning rate that changes."""

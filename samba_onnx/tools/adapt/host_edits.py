@@ -45,6 +45,9 @@ class HostEdits:
         above = self.source.parent(node)
         if not unit or isinstance(above, cst.Param | cst.AssignTarget):
             return False
+        # What a module does in its own methods is what others ask of it.
+        if self.source.is_module(self.source.class_of(self.source.frame(node))):
+            return False
         # The name behind a dot, or a keyword of a call, is no use of the variable.
         if isinstance(above, cst.Attribute) and above.attr is node:
             return False
@@ -140,7 +143,7 @@ class HostEdits:
             return
         self._seen.add(key)
         call = self._call_text(unit_of(node), outer)
-        text = f'if hasattr({unit_of(node)}, "output_tensors"):\n    {call}' if moments.before else call
+        text = f'if getattr({unit_of(node)}, "output_tensors", None):\n    {call}' if moments.before else call
         what = "weights and buffers are copied to the host, which looks at them"
         self.port.edits.insert_before(outer, text, "weights-to-host", what)
 

@@ -97,7 +97,7 @@ class Search:
 
     def _scalers(self) -> set[str]:
         made = [one for one in self.source.calls if self.source.imported(one.func) in _SCALERS]
-        return {self._kept(call).unit for call in made}
+        return {self.kept(call).unit for call in made}
 
     def _optimizers(self) -> tuple[Optimizer, ...]:
         found = []
@@ -110,22 +110,51 @@ class Search:
                 things = tuple(self.bindings.resolve(frame, unit) for unit in units)
                 kind = name.rpartition(".")[2]
                 anchor = min(owners, key=self.source.line, default=call)
-                found.append(Optimizer(call, kind, self._kept(call), things, units, anchor))
+                found.append(Optimizer(call, kind, self.kept(call), things, units, anchor))
         return tuple(found)
 
-    def _kept(self, call: cst.Call) -> Thing:
+    def kept(self, call: cst.Call) -> Thing:
         """Return the variable that keeps what a call makes."""
         frame = self.source.frame(call)
+        index: int | None = None
         for above in self.source.enclosing(call):
-            if isinstance(above, cst.Assign | cst.AnnAssign):
-                target = above.targets[0].target if isinstance(above, cst.Assign) else above.target
-                return self.bindings.resolve(frame, (target_units(target) or [""])[0])
-            if isinstance(above, cst.Return) and frame is not None:
+            if isinstance(above, cst.Tuple):
+                inside = [self.source.contains(one, call) for one in above.elements]
+                index = inside.index(True)
+            elif isinstance(above, cst.Call):
+                return self._argument(above, call)
+            elif isinstance(above, cst.Assign | cst.AnnAssign):
+                return self._target(above, index)
+            elif isinstance(above, cst.Return) and frame is not None:
                 sites = self.bindings.call_sites(frame)
-                return self._kept(sites[0]) if sites else Thing(frame, "")
-            if isinstance(above, cst.BaseStatement):
+                return self._returned(sites[0], index) if sites else Thing(frame, "")
+            elif isinstance(above, cst.BaseStatement):
                 break
         return Thing(frame, "")
+
+    def _returned(self, site: cst.Call, index: int | None) -> Thing:
+        """Return the variable that keeps what a function returns, or one of several values."""
+        for above in self.source.enclosing(site):
+            if isinstance(above, cst.Assign | cst.AnnAssign):
+                return self._target(above, index)
+        return self.kept(site)
+
+    def _target(self, statement: cst.Assign | cst.AnnAssign, index: int | None) -> Thing:
+        is_plain = isinstance(statement, cst.Assign)
+        target = statement.targets[0].target if isinstance(statement, cst.Assign) else statement.target
+        units = target_units(target) if is_plain or unit_of(target) else []
+        unit = units[index] if index is not None and index < len(units) else (units or [""])[0]
+        return self.bindings.resolve(self.source.frame(statement), unit)
+
+    def _argument(self, call: cst.Call, value: cst.Call) -> Thing:
+        """Return the parameter by which a function knows what is made in its call."""
+        function = self.bindings.callee(call)
+        if function is None:
+            return Thing(self.source.frame(call), "")
+        for name, one in self.bindings.passed(call, function).items():
+            if self.source.contains(one, value):
+                return self.bindings.resolve(function, name)
+        return Thing(function, "")
 
     def _trained(self, call: cst.Call) -> list[cst.BaseExpression]:
         """Return the modules whose parameters an optimizer is given, as they are written there."""
