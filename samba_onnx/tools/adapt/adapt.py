@@ -89,7 +89,11 @@ def adapt(
         compared = compare(request)
     agrees = compared is None or compared[0].agrees
     written = ""
-    if output is not None and not adapted.is_already and (partial or (agrees and not adapted.blocking)):
+    if (
+        output is not None
+        and not adapted.is_already
+        and (partial or (agrees and not adapted.blocking))
+    ):
         write_file(output, adapted.text.encode())
         written = output
     report = make_report(program, adapted, written, compared)

@@ -109,7 +109,9 @@ def _check(check: Check) -> RenderableType:
     if check.without_last_batches:
         lines.append("the original left out smaller last batches, too")
     printed = len(check.printed_differences)
-    lines.append(f"printed: {count_text(check.printed_lines, 'line')}, {printed} with other numbers")
+    lines.append(
+        f"printed: {count_text(check.printed_lines, 'line')}, {printed} with other numbers"
+    )
     lines += check.printed_differences
     lines.append(f"tolerance: {check.tolerance.why}")
     return titled("Original and adapted program:", *map(Text, lines))

@@ -24,10 +24,15 @@ class BatchEdits:
         """Plan all edits."""
         loaders = self._loaders()
         for call in loaders:
-            if argument(call, "drop_last", 8) is None and argument(call, "batch_sampler", 4) is None:
+            if (
+                argument(call, "drop_last", 8) is None
+                and argument(call, "batch_sampler", 4) is None
+            ):
                 self.port.edits.rewrite(
                     call,
-                    lambda one: add_arguments(one, drop_last="True") if isinstance(one, cst.Call) else one,
+                    lambda one: (
+                        add_arguments(one, drop_last="True") if isinstance(one, cst.Call) else one
+                    ),
                     "drop-last",
                     "a smaller last batch is left out: the RDU takes batches of the compiled size",
                 )

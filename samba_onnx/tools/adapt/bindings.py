@@ -116,9 +116,7 @@ class Bindings:
             return plain[0] if plain else None
         if not isinstance(call.func, cst.Attribute) or self.source.imported(call.func):
             return None
-        methods = [
-            one for one in self._by_name[call.func.attr.value] if self.source.class_of(one)
-        ]
+        methods = [one for one in self._by_name[call.func.attr.value] if self.source.class_of(one)]
         own = self._class(self.source.frame(call))
         if unit_of(call.func.value) == SELF:
             return next((one for one in methods if self.source.class_of(one) is own), None)
@@ -270,7 +268,9 @@ class Bindings:
             yield from parameters(frame)
             yield from (one.unit for one in self._assignments if one.owner is frame)
             yield from (
-                one.unit for one in list(self._assignments) if one.owner is self._class(frame) and one.owner
+                one.unit
+                for one in list(self._assignments)
+                if one.owner is self._class(frame) and one.owner
             )
             yield from self._visible(self.source.frame(frame))
         else:
@@ -297,7 +297,9 @@ def _assignments(node: cst.CSTNode) -> Iterator[Assignment]:
         for unit in target_units(node.target):
             yield Assignment(unit, node.iter, None, node, repeated=True)
     elif isinstance(node, cst.WithItem) and node.asname is not None:
-        for unit in target_units(node.asname.name) if isinstance(node.asname.name, cst.Name) else ():
+        for unit in (
+            target_units(node.asname.name) if isinstance(node.asname.name, cst.Name) else ()
+        ):
             yield Assignment(unit, node.item, None, node)
 
 

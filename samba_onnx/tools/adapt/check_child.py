@@ -305,12 +305,23 @@ def _leave_out_last(program: str, lines: Sequence[Sequence[int]]) -> None:
 
 
 def _parameters(optimizers: Sequence[torch.optim.Optimizer]) -> list[torch.Tensor]:
-    return [one for optimizer in optimizers for group in optimizer.param_groups for one in group["params"]]
+    return [
+        one
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+        for one in group["params"]
+    ]
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    data = tensor.detach().as_subclass(torch.Tensor) if type(tensor) is nn.Parameter else tensor.detach()
-    return torch.as_tensor(np.array(data.float().tolist(), dtype=np.float32)).reshape(tuple(tensor.shape))
+    data = (
+        tensor.detach().as_subclass(torch.Tensor)
+        if type(tensor) is nn.Parameter
+        else tensor.detach()
+    )
+    return torch.as_tensor(np.array(data.float().tolist(), dtype=np.float32)).reshape(
+        tuple(tensor.shape)
+    )
 
 
 def _smallest_with(wanted: set[int]) -> nn.Module | None:

@@ -29,7 +29,9 @@ TOLERANCE = Tolerance(
     "of steps make a few hundred times larger; a wrong gradient or rate is off by more than a hundredth",
 )
 _NUMBER = re.compile(r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?")
-_TIMES = re.compile(r"\b(time|seconds?|secs?|elapsed|took|it/s|ms)\b|\d\s?s\b|0x[0-9a-f]+", re.IGNORECASE)
+_TIMES = re.compile(
+    r"\b(time|seconds?|secs?|elapsed|took|it/s|ms)\b|\d\s?s\b|0x[0-9a-f]+", re.IGNORECASE
+)
 _MOST_LINES = 20
 
 

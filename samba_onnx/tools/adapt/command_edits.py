@@ -12,10 +12,19 @@ from samba_onnx.tools.adapt.graph_code import statements_text
 from samba_onnx.tools.adapt.names import Names
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.source import Frame, Source
-from samba_onnx.tools.adapt.units import argument, attribute_name, reads, target_units, unit_of, writes
+from samba_onnx.tools.adapt.units import (
+    argument,
+    attribute_name,
+    reads,
+    target_units,
+    unit_of,
+    writes,
+)
 
 _OTHER_PARSERS = ("click", "fire", "typer", "absl", "hydra", "tyro", "jsonargparse", "docopt")
-_RESERVED = frozenset({"command", "pef", "pef-name", "output-folder", "mapping", "arch", "inference"})
+_RESERVED = frozenset(
+    {"command", "pef", "pef-name", "output-folder", "mapping", "arch", "inference"}
+)
 """Arguments that SambaFlow gives a meaning of its own."""
 
 
@@ -117,7 +126,11 @@ class CommandLine:
 
     def _add(self) -> None:
         """Parse the command line of a program that has none of its own."""
-        self._own = self.names.fresh("args") if "args" not in self.names.taken else self.names.fresh("samba_args")
+        self._own = (
+            self.names.fresh("args")
+            if "args" not in self.names.taken
+            else self.names.fresh("samba_args")
+        )
         guard = self._main_guard()
         text = f"{self._own} = parse_app_args()"
         what = "SambaFlow's command line says whether to compile or to run"
@@ -182,7 +195,9 @@ class CommandLine:
         taken: list[cst.BaseStatement] = []
         end = block.index(parsing) if parsing in block else len(block)
         for one in block[block.index(made) + 1 : end]:
-            if isinstance(one, cst.FunctionDef | cst.ClassDef) or self.source.contains(one, self._call):
+            if isinstance(one, cst.FunctionDef | cst.ClassDef) or self.source.contains(
+                one, self._call
+            ):
                 continue  # what only parses
             if known & set(reads(one)):
                 taken.append(one)
@@ -192,7 +207,9 @@ class CommandLine:
         if taken:
             body = textwrap.indent(statements_text(taken), "    ")
             text = f"def {name}({parser}):\n{body}\n"
-            self.edits.replace(made, [text], "command-line", "the parser's arguments are added to SambaFlow's")
+            self.edits.replace(
+                made, [text], "command-line", "the parser's arguments are added to SambaFlow's"
+            )
         else:
             self.edits.remove(made, "command-line", "SambaFlow has a parser of its own")
         for one in taken:
@@ -246,13 +263,20 @@ class CommandLine:
             code = f"parse_app_args({', '.join([*given, *([stated] if stated else [])])})"
             return cst.parse_expression(f"({code}, [])" if known else code)
 
-        self.edits.rewrite(self._call, parse, "command-line", "SambaFlow's command line, with the program's arguments")
+        self.edits.rewrite(
+            self._call,
+            parse,
+            "command-line",
+            "SambaFlow's command line, with the program's arguments",
+        )
 
     def _refuse_reserved(self, statements: list[cst.BaseStatement]) -> None:
         for statement in statements:
             for call in (one for one in self.source.calls if self.source.contains(statement, one)):
                 name = attribute_name(call.func)
-                words = [self.source.code(one.value).strip("'\"").lstrip("-") for one in call.args[:2]]
+                words = [
+                    self.source.code(one.value).strip("'\"").lstrip("-") for one in call.args[:2]
+                ]
                 if name in {"add_subparsers"} or _RESERVED & set(words):
                     self.points.add(
                         call,

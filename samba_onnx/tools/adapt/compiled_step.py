@@ -18,7 +18,7 @@ def compiled_step(pef: Path) -> Compiled:
 
     with load_pef(pef) as opened:
         report = Report.from_manifest(opened.manifest)
-    reasons = {one.reason: None for fallback in report.fallbacks for one in fallback.reasons}
+    reasons = {one: None for fallback in report.fallbacks for one in fallback.reasons}
     return Compiled(
         headline=report.headline,
         rdu_nodes=report.coverage.rdu_nodes,

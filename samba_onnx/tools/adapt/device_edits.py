@@ -11,9 +11,19 @@ from samba_onnx.tools.adapt.source import walk
 from samba_onnx.tools.adapt.units import attribute_name, unit_of
 
 _AUTOCASTS = frozenset(
-    {"torch.autocast", "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.amp.autocast_mode.autocast"}
+    {
+        "torch.autocast",
+        "torch.amp.autocast",
+        "torch.cuda.amp.autocast",
+        "torch.amp.autocast_mode.autocast",
+    }
 )
-_SPEECH = ("torch.cuda.", "torch.backends.cudnn.", "torch.backends.cuda.", "torch.set_float32_matmul_precision")
+_SPEECH = (
+    "torch.cuda.",
+    "torch.backends.cudnn.",
+    "torch.backends.cuda.",
+    "torch.set_float32_matmul_precision",
+)
 _LOADER = "torch.utils.data.DataLoader"
 _REMOVED = "tensors and modules stay where SambaFlow keeps them"
 
@@ -44,7 +54,11 @@ class DeviceEdits:
         name = attribute_name(node.func)
         imported = self.source.imported(node.func)
         if imported == "torch.device" and "cuda" in self.source.code(node):
-            self._rewrite(node, lambda one: cst.parse_expression(_device_text(one)), "the host's memory is the place")
+            self._rewrite(
+                node,
+                lambda one: cst.parse_expression(_device_text(one)),
+                "the host's memory is the place",
+            )
         elif imported in _WRAPPERS and node.args:
             self._rewrite(node, _first, "replicas and compilation are SambaFlow's")
         elif imported == _LOADER:
@@ -94,17 +108,27 @@ class DeviceEdits:
 
     def _choice(self, node: cst.IfExp) -> None:
         """Rewrite ``"cuda" if torch.cuda.is_available() else "cpu"``."""
-        values = {self.source.code(one).strip("'\"").partition(":")[0] for one in (node.body, node.orelse)}
-        inside = any(isinstance(one, cst.Call) and one in self.port.edits.expressions for one in self.source.enclosing(node))
+        values = {
+            self.source.code(one).strip("'\"").partition(":")[0] for one in (node.body, node.orelse)
+        }
+        inside = any(
+            isinstance(one, cst.Call) and one in self.port.edits.expressions
+            for one in self.source.enclosing(node)
+        )
         if "cuda" in values and values <= {"cuda", "cpu", "mps"} and not inside:
             self.port.edits.rewrite(
-                node, lambda _: cst.parse_expression('"cpu"'), "device", "the host's memory is the place"
+                node,
+                lambda _: cst.parse_expression('"cpu"'),
+                "device",
+                "the host's memory is the place",
             )
 
     def _loader(self, node: cst.Call) -> None:
         names = frozenset({"pin_memory", "pin_memory_device"})
         if any(one.keyword is not None and one.keyword.value in names for one in node.args):
-            self._rewrite(node, lambda one: drop_arguments(one, names), "no memory is pinned for a GPU")
+            self._rewrite(
+                node, lambda one: drop_arguments(one, names), "no memory is pinned for a GPU"
+            )
 
     # Statements.
 
@@ -134,15 +158,23 @@ class DeviceEdits:
         if isinstance(value, cst.Tuple):
             return ",".join(self._bare(one.value) for one in value.elements)
         while isinstance(value, cst.Call) and value in self.port.edits.expressions:
-            is_method = isinstance(value.func, cst.Attribute) and not self.source.imported(value.func)
-            value = value.func.value if is_method and isinstance(value.func, cst.Attribute) else value.args[0].value
+            is_method = isinstance(value.func, cst.Attribute) and not self.source.imported(
+                value.func
+            )
+            value = (
+                value.func.value
+                if is_method and isinstance(value.func, cst.Attribute)
+                else value.args[0].value
+            )
         return self.source.code(value).strip("()").replace(" ", "")
 
     def _with(self, statement: cst.With) -> None:
         if len(statement.items) != 1 or not isinstance(statement.items[0].item, cst.Call):
             return
         if self.source.imported(statement.items[0].item.func) in _AUTOCASTS:
-            self.port.edits.open(statement, "autocast", "the type of arithmetic is compiled: --precision mixed")
+            self.port.edits.open(
+                statement, "autocast", "the type of arithmetic is compiled: --precision mixed"
+            )
             self.port.points.add(
                 statement.items[0].item,
                 "autocast",
@@ -156,7 +188,9 @@ def _owner(node: cst.BaseExpression) -> cst.BaseExpression:
     """Return what a method is called on."""
     assert isinstance(node, cst.Call)
     assert isinstance(node.func, cst.Attribute)
-    return node.func.value.with_changes(lpar=[*node.lpar, *node.func.value.lpar], rpar=[*node.func.value.rpar, *node.rpar])
+    return node.func.value.with_changes(
+        lpar=[*node.lpar, *node.func.value.lpar], rpar=[*node.func.value.rpar, *node.rpar]
+    )
 
 
 def _first(node: cst.BaseExpression) -> cst.BaseExpression:

@@ -59,13 +59,17 @@ class Edits:
             self.instead[statement] = code
             self.note(statement, pattern, what)
 
-    def insert_before(self, statement: cst.BaseStatement, code: str, pattern: str, what: str) -> None:
+    def insert_before(
+        self, statement: cst.BaseStatement, code: str, pattern: str, what: str
+    ) -> None:
         """Put statements before one."""
         if code not in self.before[statement]:
             self.before[statement].append(code)
             self.note(statement, pattern, what)
 
-    def insert_after(self, statement: cst.BaseStatement, code: str, pattern: str, what: str) -> None:
+    def insert_after(
+        self, statement: cst.BaseStatement, code: str, pattern: str, what: str
+    ) -> None:
         """Put statements behind one."""
         if code not in self.after[statement]:
             self.after[statement].append(code)
@@ -134,7 +138,9 @@ class _Writer(cst.CSTTransformer):
                 return own[0]
         return cst.FlattenSentinel([*before, *own, *after])
 
-    def _replacement(self, original: cst.BaseStatement, code: Sequence[str]) -> list[cst.BaseStatement]:
+    def _replacement(
+        self, original: cst.BaseStatement, code: Sequence[str]
+    ) -> list[cst.BaseStatement]:
         new = self._parsed(code)
         lines = getattr(original, "leading_lines", ())
         if new and lines:
@@ -153,7 +159,10 @@ class _Writer(cst.CSTTransformer):
 
     def _is_empty(self, original: cst.BaseStatement) -> bool:
         """Whether nothing is left of an ``if`` or loop but its head."""
-        if not isinstance(original, cst.If | cst.For | cst.With) or original.body not in self._emptied:
+        if (
+            not isinstance(original, cst.If | cst.For | cst.With)
+            or original.body not in self._emptied
+        ):
             return False
         return isinstance(original, cst.With) or original.orelse is None
 

@@ -14,7 +14,9 @@ from samba_onnx.tools.adapt.source import Frame
 from samba_onnx.tools.adapt.training import Training
 from samba_onnx.tools.adapt.units import reads, root_unit, target_units, unit_of, writes
 
-_SHOWN = frozenset({"tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "tqdm.trange", "rich.progress.track"})
+_SHOWN = frozenset(
+    {"tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "tqdm.trange", "rich.progress.track"}
+)
 
 
 @dataclass
@@ -30,9 +32,7 @@ class FirstBatch:
 class FirstBatches:
     """Collects the statements that make a batch."""
 
-    def __init__(
-        self, port: Port, training: Training
-    ) -> None:
+    def __init__(self, port: Port, training: Training) -> None:
         self.port = port
         self.source = port.source
         self.bindings = port.bindings
@@ -68,7 +68,11 @@ class FirstBatches:
         return self._translated(place, needed, batch)
 
     def _statement(
-        self, statement: cst.BaseStatement, needed: dict[str, None], batch: FirstBatch, at_home: bool
+        self,
+        statement: cst.BaseStatement,
+        needed: dict[str, None],
+        batch: FirstBatch,
+        at_home: bool,
     ) -> dict[str, None]:
         """Go backwards from a statement to where its function, or its training, begins."""
         current = statement
@@ -86,7 +90,9 @@ class FirstBatches:
         self, current: cst.BaseStatement, needed: dict[str, None], batch: FirstBatch
     ) -> dict[str, None]:
         for one in reversed(self.source.preceding(current)):
-            if self.port.roles.of(one) is not None or isinstance(one, cst.FunctionDef | cst.ClassDef):
+            if self.port.roles.of(one) is not None or isinstance(
+                one, cst.FunctionDef | cst.ClassDef
+            ):
                 continue
             if one in self.port.edits.instead:
                 continue  # as `x = x.to(device)`, of which nothing is left
@@ -119,9 +125,7 @@ class FirstBatches:
         thing = self.bindings.thing(frame, unit)
         return bool(self.bindings.assignments(thing)) or self.bindings.is_parameter(thing)
 
-    def _head(
-        self, loop: cst.For, needed: dict[str, None], batch: FirstBatch
-    ) -> dict[str, None]:
+    def _head(self, loop: cst.For, needed: dict[str, None], batch: FirstBatch) -> dict[str, None]:
         """Write the first element of what a loop goes through."""
         bound = target_units(loop.target)
         if not any(unit in needed for unit in bound):
@@ -145,7 +149,9 @@ class FirstBatches:
             name = unit_of(values.func)
             if self.source.imported(values.func) in _SHOWN or name == "tqdm":
                 values = values.args[0].value
-            elif name == "enumerate" and isinstance(target, cst.Tuple) and len(target.elements) == 2:
+            elif (
+                name == "enumerate" and isinstance(target, cst.Tuple) and len(target.elements) == 2
+            ):
                 if any(unit in needed for unit in target_units(target.elements[0].value)):
                     break
                 target = target.elements[1].value

@@ -13,7 +13,16 @@ from samba_onnx.tools.adapt.units import SELF, reads, unit_of
 
 _NUMBERS = frozenset({"min", "max", "float", "int", "len", "round", "sum", "abs", "bool"})
 
-_NO_TENSORS = ("torch.nn.", "torch.optim.", "torch.utils.", "torch.device", "torch.cuda.", "torch.Generator", "torch.distributed.", "torch.amp.")
+_NO_TENSORS = (
+    "torch.nn.",
+    "torch.optim.",
+    "torch.utils.",
+    "torch.device",
+    "torch.cuda.",
+    "torch.Generator",
+    "torch.distributed.",
+    "torch.amp.",
+)
 """Where torch keeps what are no functions that return tensors."""
 
 
@@ -77,7 +86,11 @@ class Flow:
         # A criterion that every call makes anew is always the same one.
         known = len(made) == 1 and made[0].index is None and not made[0].repeated
         own = [unit for unit in reads(value) if self.bindings.thing(thing_frame(thing), unit).owner]
-        if known and not own and self.source.imported(getattr(value, "func", value)).startswith("torch.nn."):
+        if (
+            known
+            and not own
+            and self.source.imported(getattr(value, "func", value)).startswith("torch.nn.")
+        ):
             return Origin(False, self.source.code(value))
         return Origin(True, "")
 
@@ -107,7 +120,9 @@ class Flow:
         if above.call is None or frame is None or level >= self.training.home:
             return False
         value = self.bindings.passed(above.call, frame).get(unit)
-        return value is not None and bool(unit_of(value)) and self.is_number(unit_of(value), level + 1)
+        return (
+            value is not None and bool(unit_of(value)) and self.is_number(unit_of(value), level + 1)
+        )
 
     def is_tensor(self, unit: str, level: int = 0) -> bool:
         """Whether a value is surely a tensor that the program made."""

@@ -9,7 +9,9 @@ import libcst as cst
 
 from samba_onnx.tools.adapt.units import SELF, unit_of
 
-_TAKEN = frozenset({"training", "train", "eval", "forward", "parameters", "buffers", "name", "half"})
+_TAKEN = frozenset(
+    {"training", "train", "eval", "forward", "parameters", "buffers", "name", "half"}
+)
 """What a module of torch uses itself."""
 
 
@@ -53,7 +55,9 @@ class _Substitution(cst.CSTTransformer):
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         return self._whole(original_node, updated_node)
 
-    def _whole(self, original: cst.BaseExpression, updated: cst.BaseExpression) -> cst.BaseExpression:
+    def _whole(
+        self, original: cst.BaseExpression, updated: cst.BaseExpression
+    ) -> cst.BaseExpression:
         code = self._codes.get(cst.Module(body=[]).code_for_node(original))
         return updated if code is None else cst.parse_expression(code)
 
@@ -69,14 +73,20 @@ def substituted(node: cst.CSTNode, codes: Mapping[str, str]) -> cst.CSTNode:
         node: A statement or an expression.
         codes: The expression for each unit, and for calls and subscripts by their text.
     """
-    changed = node.visit(_Substitution({unit: code for unit, code in codes.items() if unit != code}))
+    changed = node.visit(
+        _Substitution({unit: code for unit, code in codes.items() if unit != code})
+    )
     assert isinstance(changed, cst.CSTNode)
     return changed
 
 
 def statements_text(statements: Iterable[cst.CSTNode]) -> str:
     """Return statements as text at the level of a module."""
-    lines = [one for one in statements if isinstance(one, cst.BaseStatement)]
+    lines = [
+        one
+        for one in statements
+        if isinstance(one, cst.SimpleStatementLine | cst.BaseCompoundStatement)
+    ]
     return cst.Module(body=lines).code.strip("\n")
 
 
@@ -130,7 +140,7 @@ def naming_text(name: str, inputs: Iterable[str], numbers: Iterable[str]) -> str
     given = list(inputs)
     plain = set(numbers)
     lines = "".join(
-        f"        samba.from_torch_tensor({_tensor(one, plain)}, name=\"{one}\"),\n" for one in given
+        f'        samba.from_torch_tensor({_tensor(one, plain)}, name="{one}"),\n' for one in given
     )
     return (
         f"def {name}({', '.join(given)}):\n"

@@ -68,7 +68,10 @@ class GraphEdits:
         """Whether some backward passes are followed by no step."""
         inner = self.training.backward.statement
         for part in self.training.parts:
-            if part.role is Role.STEP and self.port.source.frame(part.statement) is self.training.frame:
+            if (
+                part.role is Role.STEP
+                and self.port.source.frame(part.statement) is self.training.frame
+            ):
                 block = self.port.source.block(part.statement)
                 same = any(self.port.source.contains(one, inner) for one in block)
                 if not same:
@@ -106,7 +109,11 @@ class GraphEdits:
             + f"\n{model}.output_tensors = {names.module}.output_tensors"
         )
         if self.accumulates:
-            text = text.replace("loss_indices=[0],\n    )", "loss_indices=[0],\n        gradient_accumulation=True,\n    )", 1)
+            text = text.replace(
+                "loss_indices=[0],\n    )",
+                "loss_indices=[0],\n        gradient_accumulation=True,\n    )",
+                1,
+            )
             text += '\nsamba.session.run(section_types=["ZEROGRAD"])'
         self._new_functions(batch, entry)
         what = "model, loss and optimizer are compiled into a PEF, or traced with one"
@@ -223,7 +230,9 @@ class GraphEdits:
             if one is place:
                 self.port.edits.replace(one, [code], "run", what)
             else:
-                self.port.edits.remove(one, "loss-in-module", "it is computed in the module with the loss")
+                self.port.edits.remove(
+                    one, "loss-in-module", "it is computed in the module with the loss"
+                )
 
     def _run_text(self) -> str:
         cut = self.cut
@@ -283,7 +292,11 @@ class GraphEdits:
         if part.role is Role.BACKWARD and statement is not self.training.backward.statement:
             return
         early = self.port.source.line(statement) < self.port.source.line(self.training.entry)
-        if part.role is Role.ZERO and early and self.port.source.frame(statement) is self.training.level.frame:
+        if (
+            part.role is Role.ZERO
+            and early
+            and self.port.source.frame(statement) is self.training.level.frame
+        ):
             edits.remove(statement, "part-zero", "gradients are zero when the graph is traced")
             return
         if part.role is Role.CLIP:
@@ -303,7 +316,9 @@ class GraphEdits:
                 "the device keeps the sum of gradients, and sets it to zero here",
             )
         else:
-            edits.remove(statement, f"part-{part.role.name.lower()}", f"a run does {part.role.value} itself")
+            edits.remove(
+                statement, f"part-{part.role.name.lower()}", f"a run does {part.role.value} itself"
+            )
 
     def _step_arguments(self) -> str:
         clipped = any(part.role is Role.CLIP for part in self.training.parts)
@@ -328,4 +343,6 @@ class GraphEdits:
         code = self.port.clipping(part, self.training)
         if code:
             self.port.limits[root_unit(part.call.func)] = code
-            self.port.edits.remove(part.statement, "part-clip", "the optimizer clips by max_grad_norm")
+            self.port.edits.remove(
+                part.statement, "part-clip", "the optimizer clips by max_grad_norm"
+            )

@@ -12,7 +12,20 @@ from samba_onnx.tools.adapt.source import Frame, walk
 from samba_onnx.tools.adapt.training import Training
 from samba_onnx.tools.adapt.units import attribute_name, unit_of
 
-_HARMLESS = frozenset({"train", "eval", "zero_grad", "to", "cuda", "cpu", "modules", "children", "config", "requires_grad_"})
+_HARMLESS = frozenset(
+    {
+        "train",
+        "eval",
+        "zero_grad",
+        "to",
+        "cuda",
+        "cpu",
+        "modules",
+        "children",
+        "config",
+        "requires_grad_",
+    }
+)
 """What programs do with a module that asks for no weight."""
 
 
@@ -81,7 +94,11 @@ class HostEdits:
         if isinstance(above, cst.Arg):
             call = self.source.parent(above)
             is_own = isinstance(call, cst.Call) and self.port.bindings.callee(call) is not None
-            return is_own or "numel" in self.source.code(statement) or unit_of(getattr(call, "func", None)) == "print"
+            return (
+                is_own
+                or "numel" in self.source.code(statement)
+                or unit_of(getattr(call, "func", None)) == "print"
+            )
         code = self.source.code(statement) if isinstance(statement, cst.SimpleStatementLine) else ""
         inside = any(self.source.contains(one.call, node) for one in self.port.search.optimizers)
         return inside or "numel()" in code
@@ -94,11 +111,16 @@ class HostEdits:
                 if place < self.training.home:
                     return Moments(before=False, after=True)
                 mark = self.training.entry if place == self.training.home else level.statement
-                later = self.source.contains(mark, statement) or self.source.line(statement) > self.source.line(mark)
+                later = self.source.contains(mark, statement) or self.source.line(
+                    statement
+                ) > self.source.line(mark)
                 return Moments(before=not later, after=later)
         if frame is None or depth > 8:
             return Moments(before=True, after=False)
-        sites = [self._moments(self.source.statement(one), depth + 1) for one in self.port.bindings.call_sites(frame)]
+        sites = [
+            self._moments(self.source.statement(one), depth + 1)
+            for one in self.port.bindings.call_sites(frame)
+        ]
         return Moments(any(one.before for one in sites), any(one.after for one in sites))
 
     def _writes(self, node: cst.CSTNode, statement: cst.BaseStatement) -> bool:
@@ -134,7 +156,9 @@ class HostEdits:
         name = attribute_name(node.func) if isinstance(node, cst.Call) else ""
         return name.endswith("_") and not name.startswith("_") and name != "requires_grad_"
 
-    def _copy(self, node: cst.Name | cst.Attribute, statement: cst.BaseStatement, moments: Moments) -> None:
+    def _copy(
+        self, node: cst.Name | cst.Attribute, statement: cst.BaseStatement, moments: Moments
+    ) -> None:
         outer = self._whole(statement)
         frame = self.source.frame(statement)
         inside = frame in [level.frame for level in self.training.levels]
@@ -143,7 +167,11 @@ class HostEdits:
             return
         self._seen.add(key)
         call = self._call_text(unit_of(node), outer)
-        text = f'if getattr({unit_of(node)}, "output_tensors", None):\n    {call}' if moments.before else call
+        text = (
+            f'if getattr({unit_of(node)}, "output_tensors", None):\n    {call}'
+            if moments.before
+            else call
+        )
         what = "weights and buffers are copied to the host, which looks at them"
         self.port.edits.insert_before(outer, text, "weights-to-host", what)
 
@@ -152,7 +180,11 @@ class HostEdits:
         code = self.source.code(outer)
         units = [self.port.bindings.unit_in(frame, one.thing) for one in self.training.optimizers]
         kept = [one for one in units if one and f"{one}.state_dict" in code]
-        return f"samba.session.to_cpu({unit}, [{', '.join(kept)}])" if kept else f"samba.session.to_cpu({unit})"
+        return (
+            f"samba.session.to_cpu({unit}, [{', '.join(kept)}])"
+            if kept
+            else f"samba.session.to_cpu({unit})"
+        )
 
     def _whole(self, statement: cst.BaseStatement) -> cst.BaseStatement:
         """Return the outermost loop or ``with`` that a statement is in and that does not train."""

@@ -50,7 +50,7 @@ class Names:
                 parent = self.source.module.code_for_node(node.module) if node.module else ""
                 for one in node.names:
                     if f"{parent}.{one.evaluated_name}" == name:
-                        return one.evaluated_alias or one.evaluated_name
+                        return str(one.evaluated_alias or one.evaluated_name)
         if f"import {name}" not in self._needed:
             self._needed.append(f"import {name}")
         return name
@@ -78,7 +78,9 @@ class Names:
             lines += ["", self.after_imports]
         text = "\n".join(lines)
         if place is None:
-            edits.insert_before(self.source.module.body[0], text, "imports", "SambaFlow is imported")
+            edits.insert_before(
+                self.source.module.body[0], text, "imports", "SambaFlow is imported"
+            )
         else:
             edits.insert_after(place, text, "imports", "SambaFlow is imported")
 

@@ -62,8 +62,10 @@ class Port:
         for node in self.source.nodes:
             if isinstance(node, cst.Call):
                 name = self.source.imported(node.func)
-                if name.startswith("torch.optim.lr_scheduler.") or "get_scheduler" in name or (
-                    name.endswith("_with_warmup")
+                if (
+                    name.startswith("torch.optim.lr_scheduler.")
+                    or "get_scheduler" in name
+                    or (name.endswith("_with_warmup"))
                 ):
                     return True
             if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Subscript):

@@ -99,7 +99,9 @@ class Roles:
 
     def _loop(self, statement: cst.For) -> Part | None:
         """Find ``for p in model.parameters(): p.grad = None``."""
-        targets = [node.target for node in walk(statement.body) if isinstance(node, cst.AssignTarget)]
+        targets = [
+            node.target for node in walk(statement.body) if isinstance(node, cst.AssignTarget)
+        ]
         lines = statement.body.body
         if len(lines) != 1 or [attribute_name(target) for target in targets] != ["grad"]:
             return None

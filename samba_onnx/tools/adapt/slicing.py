@@ -73,7 +73,12 @@ class Slicer:
     """Cuts the graph out of a training step."""
 
     def __init__(
-        self, source: Source, bindings: Bindings, training: Training, roles: Roles, points: OpenPoints
+        self,
+        source: Source,
+        bindings: Bindings,
+        training: Training,
+        roles: Roles,
+        points: OpenPoints,
     ) -> None:
         self.source = source
         self.bindings = bindings
@@ -321,7 +326,11 @@ class Slicer:
         after = [one for one in moved if before.index(one) > before.index(late[-1])]
         written = writes(*moved)
         for one in before[first : before.index(late[-1]) + 1]:
-            if one not in moved and self.roles.of(one) is None and any(unit in written for unit in reads(one)):
+            if (
+                one not in moved
+                and self.roles.of(one) is None
+                and any(unit in written for unit in reads(one))
+            ):
                 self.points.add(
                     one,
                     "host-work-between",
@@ -380,4 +389,3 @@ def _opened(statement: cst.BaseStatement) -> Iterator[cst.BaseStatement]:
             yield from _opened(one)
     else:
         yield statement
-

@@ -191,7 +191,9 @@ def read_source(path: str) -> Source:
     with open_regular(path, what="program", error=UsageError) as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
-        raise UsageError(f"{printable(path)}: the file is larger than {MOST_BYTES:,} bytes", path=path)
+        raise UsageError(
+            f"{printable(path)}: the file is larger than {MOST_BYTES:,} bytes", path=path
+        )
     try:
         return Source(str(Path(path)), content.decode("utf-8"))
     except UnicodeDecodeError:

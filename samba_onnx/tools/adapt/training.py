@@ -141,7 +141,9 @@ class Search:
 
     def _target(self, statement: cst.Assign | cst.AnnAssign, index: int | None) -> Thing:
         is_plain = isinstance(statement, cst.Assign)
-        target = statement.targets[0].target if isinstance(statement, cst.Assign) else statement.target
+        target = (
+            statement.targets[0].target if isinstance(statement, cst.Assign) else statement.target
+        )
         units = target_units(target) if is_plain or unit_of(target) else []
         unit = units[index] if index is not None and index < len(units) else (units or [""])[0]
         return self.bindings.resolve(self.source.frame(statement), unit)
@@ -166,7 +168,10 @@ class Search:
     def _owners(self, frame: Frame, value: cst.CSTNode, depth: int) -> list[cst.BaseExpression]:
         owners: list[cst.BaseExpression] = []
         for node in walk(value):
-            if isinstance(node, cst.Attribute) and node.attr.value in {"parameters", "named_parameters"}:
+            if isinstance(node, cst.Attribute) and node.attr.value in {
+                "parameters",
+                "named_parameters",
+            }:
                 owners.append(node.value)
         if owners or depth > 3:
             return owners
@@ -228,7 +233,9 @@ class Search:
             ]
             if not sites:
                 break
-            levels.append(Level(self.source.frame(sites[0]), self.source.statement(sites[0]), sites[0]))
+            levels.append(
+                Level(self.source.frame(sites[0]), self.source.statement(sites[0]), sites[0])
+            )
         return tuple(levels)
 
     def _home(self, levels: tuple[Level, ...], optimizers: tuple[Optimizer, ...]) -> int:
