@@ -16,6 +16,7 @@ from samba_onnx.tools.adapt.open_points import OpenPoint
 from samba_onnx.tools.adapt.optimizer_edits import OptimizerEdits
 from samba_onnx.tools.adapt.port import Port
 from samba_onnx.tools.adapt.refusals import refuse_frameworks, refuse_step
+from samba_onnx.tools.adapt.replica_edits import ReplicaEdits
 from samba_onnx.tools.adapt.slicing import Slicer
 from samba_onnx.tools.adapt.source import Source
 from samba_onnx.tools.adapt.training import Training
@@ -64,7 +65,7 @@ def adapt_source(source: Source) -> Adapted:
     Args:
         source: The program.
     """
-    original = source.module.code
+    original = source.text
     if is_sambaflow(source):
         return Adapted(source.path, original, original, (), (), is_already=True)
     port = Port(source)
@@ -114,6 +115,7 @@ def _training(port: Port) -> Training | None:
 def _plan(port: Port, training: Training) -> None:
     """Plan all changes: what expressions become first, for the new module is made of them."""
     DeviceEdits(port).plan()
+    ReplicaEdits(port).plan()
     BatchEdits(port, training).plan()
     cut = Slicer(port.source, port.bindings, training, port.roles, port.points).slice()
     port.command_line.plan()

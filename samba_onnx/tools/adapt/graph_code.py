@@ -129,24 +129,39 @@ def module_text(
     )
 
 
-def naming_text(name: str, inputs: Iterable[str], numbers: Iterable[str]) -> str:
+def naming_text(
+    name: str, inputs: Iterable[str], numbers: Iterable[str], mappings: Iterable[str]
+) -> str:
     """Return the function that gives the tensors of a batch their names.
 
     Args:
         name: Its name.
         inputs: The tensors.
         numbers: Those of them that are numbers of Python.
+        mappings: Those of them that are dictionaries of tensors.
     """
-    given = list(inputs)
-    plain = set(numbers)
-    lines = "".join(
-        f'        samba.from_torch_tensor({_tensor(one, plain)}, name="{one}"),\n' for one in given
-    )
+    given, plain, several = list(inputs), set(numbers), list(mappings)
+    # Where a dictionary goes into the model by name, all inputs do.
+    lines = [
+        f'{_key(one, several)}samba.from_torch_tensor({_tensor(one, plain)}, name="{one}"),'
+        for one in given
+        if one not in several
+    ]
+    lines += [
+        f"**{{name: samba.from_torch_tensor(value, name=name) for name, value in {one}.items()}},"
+        for one in several
+    ]
+    body = "".join(f"        {line}\n" for line in lines)
+    opening, closing = ("{", "}") if several else ("[", "]")
     return (
         f"def {name}({', '.join(given)}):\n"
         '    """Give the tensors of a batch the names that the RDU knows them by."""\n'
-        f"    return [\n{lines}    ]\n"
+        f"    return {opening}\n{body}    {closing}\n"
     )
+
+
+def _key(name: str, mappings: list[str]) -> str:
+    return f'"{name}": ' if mappings else ""
 
 
 def _tensor(name: str, numbers: set[str]) -> str:

@@ -83,6 +83,10 @@ class GraphEdits:
         batch = FirstBatches(self.port, self.training).batch(self.cut.inputs)
         self._set_up(batch)
         self._run()
+        for node, name in self.cut.renamed:
+            self.port.edits.rewrite(
+                node, lambda _, name=name: cst.Name(name), "outputs", "it is an output of the run"
+            )
         for part in self.training.parts:
             self._part(part)
 
@@ -122,11 +126,12 @@ class GraphEdits:
     def _new_functions(self, batch: FirstBatch, entry: cst.BaseStatement) -> None:
         inputs = [one.name for one in self.cut.inputs]
         numbers = [one.name for one in self.cut.inputs if one.is_number]
+        mappings = [one.name for one in self.cut.inputs if one.is_mapping]
         names = self.names
         generators = self.port.generators()
         texts = [
             self._module_text(),
-            naming_text(names.naming, inputs, numbers),
+            naming_text(names.naming, inputs, numbers, mappings),
             first_batch_text(
                 names.drawing,
                 batch.needed,
@@ -162,12 +167,15 @@ class GraphEdits:
         if not unit_of(expression):
             text = self.port.source.module.code_for_node(substituted(expression, codes)).strip()
             body = f"{body}\n{loss} = {text}".strip("\n")
-        results = ", ".join(plain_name(unit) for unit in (cut.loss, *cut.outputs))
+        results = ", ".join([plain_name(cut.loss), *(one.code for one in cut.outputs)])
         return module_text(
             name=self.names.kind,
             base=self.port.names.base(),
             members=[member(unit) for unit in (*cut.models, *cut.constants)],
-            inputs=[one.name for one in cut.inputs],
+            inputs=sorted(
+                (f"**{one.name}" if one.is_mapping else one.name for one in cut.inputs),
+                key=lambda name: name.startswith("**"),
+            ),
             body=body,
             result=results,
         )
@@ -240,16 +248,17 @@ class GraphEdits:
         rates = self._rates()
         sections = '    section_types=["FWD", "BCKWD"],\n' if self.accumulates else ""
         shown = [cut.loss] if cut.loss_is_read else []
-        targets = [*(shown or ["_"]), *cut.outputs]
+        computed = [one.name for one in cut.outputs]
+        targets = [*(shown or ["_"]), *computed]
         run = (
             f"samba.session.run(\n"
             f"    input_tensors={self.names.naming}({inputs}),\n"
             f"    output_tensors={self._model_in_loop()}.output_tensors,\n"
-            f"{rates}{sections})"
+            f"{rates}{sections}{self._parallel()})"
         )
         if not shown and not cut.outputs:
             return run
-        wanted = [*shown, *cut.outputs]
+        wanted = [*shown, *computed]
         converted = f"{', '.join(wanted)} = {', '.join(f'samba.to_torch({one})' for one in wanted)}"
         if targets == [cut.loss]:
             return f"({cut.loss},) = {run}\n{converted}"
@@ -261,6 +270,13 @@ class GraphEdits:
             if self.port.bindings.resolve(self.training.frame, unit) == first:
                 return unit
         return self.port.bindings.unit_in(self.training.frame, first) or plain_name(first.unit)
+
+    def _parallel(self) -> str:
+        """Return the arguments of a program that trains replicas."""
+        if not self.port.is_distributed():
+            return ""
+        args = self.port.arguments(self.training.frame)
+        return f"    data_parallel={args}.data_parallel,\n    reduce_on_rdu={args}.reduce_on_rdu,\n"
 
     def _rates(self) -> str:
         """Return the argument that sends a learning rate that changes."""

@@ -10,7 +10,7 @@ from samba_onnx.tools.adapt.port import Port
 from samba_onnx.tools.adapt.slicing import Slice
 from samba_onnx.tools.adapt.source import Frame, walk
 from samba_onnx.tools.adapt.training import Training
-from samba_onnx.tools.adapt.units import attribute_name, unit_of
+from samba_onnx.tools.adapt.units import attribute_name, root_unit, target_units, unit_of
 
 _HARMLESS = frozenset(
     {
@@ -137,7 +137,8 @@ class HostEdits:
             )
             return True
         outer = self._whole(statement)
-        changed = [one for one in walk(outer) if self._changes_weights(one)]
+        names = self._weight_names(outer)
+        changed = [one for one in walk(outer) if self._changes_weights(one, names)]
         if name in {"apply", "parameters", "named_parameters"} and changed:
             self.port.points.add(
                 statement,
@@ -148,13 +149,42 @@ class HostEdits:
             )
         return False
 
-    def _changes_weights(self, node: cst.CSTNode) -> bool:
+    def _weight_names(self, outer: cst.CSTNode) -> set[str]:
+        """Return the names of loops that stand for weights of the model: not those of a copy beside it."""
+        names: set[str] = set()
+        for loop in walk(outer):
+            if isinstance(loop, cst.For | cst.CompFor):
+                names.update(self._elements(loop.target, loop.iter))
+        return names
+
+    def _elements(self, target: cst.BaseExpression, values: cst.BaseExpression) -> list[str]:
+        several = isinstance(values, cst.Call) and unit_of(values.func) == "zip"
+        if several and isinstance(values, cst.Call) and isinstance(target, cst.Tuple):
+            pairs = zip(target.elements, values.args, strict=False)
+            return [unit for one, arg in pairs for unit in self._elements(one.value, arg.value)]
+        inside = any(
+            self._is_model(node) for node in walk(values) if isinstance(node, cst.Name | cst.Attribute)
+        )
+        return target_units(target) if inside else []
+
+    def _changes_weights(self, node: cst.CSTNode, names: set[str]) -> bool:
+        """Whether a node writes a weight, or reads a gradient, which the host does not have."""
+        target: cst.CSTNode | None = None
         if isinstance(node, cst.Attribute) and node.attr.value == "grad":
-            return True
-        if isinstance(node, cst.AssignTarget) and attribute_name(node.target) == "data":
-            return True
-        name = attribute_name(node.func) if isinstance(node, cst.Call) else ""
-        return name.endswith("_") and not name.startswith("_") and name != "requires_grad_"
+            target = node.value
+        elif isinstance(node, cst.AssignTarget) and attribute_name(node.target) == "data":
+            target = node.target
+        elif isinstance(node, cst.Call):
+            name = attribute_name(node.func)
+            if not name.endswith("_") or name.startswith("_") or name == "requires_grad_":
+                return False
+            # torch.nn.init.normal_(weight) changes its argument, weight.clamp_() its owner.
+            is_function = bool(self.source.imported(node.func))
+            target = node.args[0].value if is_function and node.args else node.func
+        if target is None:
+            return False
+        root = root_unit(target)
+        return root in names or (bool(root) and self.port.bindings.resolve(self.source.frame(node), root) in self.training.models)
 
     def _copy(
         self, node: cst.Name | cst.Attribute, statement: cst.BaseStatement, moments: Moments

@@ -57,6 +57,13 @@ class Port:
                     found.append(text)
         return [text for text in found if text.rpartition(".")[2] == "random"]
 
+    def is_distributed(self) -> bool:
+        """Whether the program trains several replicas."""
+        return any(
+            self.source.imported(call.func) == "torch.distributed.init_process_group"
+            for call in self.source.calls
+        )
+
     def schedules(self) -> bool:
         """Whether the program changes a learning rate while it trains."""
         for node in self.source.nodes:

@@ -17,6 +17,7 @@ from samba_onnx.tools.adapt.source import Source, walk
 from samba_onnx.tools.adapt.training import Training
 from samba_onnx.tools.adapt.units import (
     attribute_name,
+    read_nodes,
     reads,
     root_unit,
     unit_of,
@@ -30,6 +31,10 @@ _RANDOM = frozenset(
     }
 )  # fmt: skip
 """Functions that draw random numbers."""
+_FIELDS = frozenset(
+    {"loss", "logits", "last_hidden_state", "pooler_output", "hidden_states", "predictions", "start_logits", "end_logits"}
+)  # fmt: skip
+"""Attributes that models of transformers return their results by."""
 _MODES = frozenset({"train", "eval", "zero_grad"})
 
 
@@ -43,6 +48,18 @@ class Input:
     """The expression that has it, in the step's function."""
     is_number: bool = False
     """Whether it is a number of Python, and no tensor."""
+    is_mapping: bool = False
+    """Whether it is a dictionary of tensors, which the model takes by ``**``."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A value that the program looks at after a step."""
+
+    name: str
+    """The variable that gets it."""
+    code: str
+    """Where the module has it: a name, or ``outputs.logits``."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +74,10 @@ class Slice:
     """What each step has new values of, and tensors that the program made."""
     constants: tuple[str, ...]
     """Units that are the same in all steps, as a criterion."""
-    outputs: tuple[str, ...]
-    """Units that they compute and that the program looks at later, without the loss."""
+    outputs: tuple[Output, ...]
+    """What they compute and the program looks at later, without the loss."""
+    renamed: tuple[tuple[cst.Attribute, str], ...]
+    """Attributes of an object that stays in the graph, and the variables that have them now."""
     loss: str
     """The unit that is differentiated; ``loss`` for an expression without a name."""
     loss_is_read: bool
@@ -99,25 +118,89 @@ class Slicer:
         inputs = self._inputs(moved, expression, models)
         varying = {unit for one in inputs for unit in reads(one.node)}
         own = {unit_of(one.node) for one in inputs}
+        self._refuse_structures(moved, inputs)
         inside = self._read_inside(moved, expression, inputs)
         rest = [unit for unit in free if unit not in models and unit in inside and unit not in own]
         later = self._read_later(moved)
         loss = unit_of(expression) or self._loss_name(free, moved)
         self._refuse_decisions(moved, varying)
+        computed = [unit for unit in writes(*moved) if unit in later and unit != loss]
+        outputs, renamed = self._outputs(computed, expression, loss, moved)
         return Slice(
             moved=moved,
             models=models,
             inputs=inputs,
             constants=tuple(unit for unit in rest if not self._is_global(unit)),
-            outputs=tuple(unit for unit in writes(*moved) if unit in later and unit != loss),
+            outputs=outputs,
+            renamed=renamed,
             loss=loss,
-            loss_is_read=loss in later,
+            loss_is_read=loss in later or any(name == loss for _, name in renamed),
             place=self._place(moved, before, varying),
             condition=self._condition(moved),
         )
 
     def _loss_name(self, free: list[str], moved: tuple[cst.BaseStatement, ...]) -> str:
         return "step_loss" if "loss" in {*free, *writes(*moved)} else "loss"
+
+    def _outputs(
+        self,
+        computed: list[str],
+        expression: cst.BaseExpression,
+        loss: str,
+        moved: tuple[cst.BaseStatement, ...],
+    ) -> tuple[tuple[Output, ...], tuple[tuple[cst.Attribute, str], ...]]:
+        """Return what comes out of the graph; of an object, the attributes that somebody reads."""
+        gone = {*moved, *(part.statement for part in self.training.parts)}
+        outputs: dict[str, Output] = {}
+        renamed: list[tuple[cst.Attribute, str]] = []
+        for unit in computed:
+            uses = self._attributes(unit, gone)
+            if not uses:
+                outputs[unit] = Output(unit, plain_name(unit))
+            for node in uses:
+                code = self.source.code(node)
+                name = loss if code == self.source.code(expression) else node.attr.value
+                renamed.append((node, name))
+                if name != loss:
+                    outputs[name] = Output(name, code)
+        return tuple(outputs.values()), tuple(renamed)
+
+    def _attributes(self, unit: str, gone: set[cst.BaseStatement]) -> list[cst.Attribute]:
+        """Return the uses of a unit that is read by attributes only which no tensor has."""
+        found = []
+        for node in self.source.nodes:
+            if unit_of(node) != unit or self.source.frame(node) is not self.training.frame:
+                continue
+            above = self.source.parent(node)
+            if isinstance(above, cst.AssignTarget | cst.Element) or any(
+                one in gone for one in self.source.enclosing(node)
+            ):
+                continue
+            if not isinstance(above, cst.Attribute) or above.attr.value not in _FIELDS:
+                return []
+            found.append(above)
+        return found
+
+    def _refuse_structures(
+        self, moved: tuple[cst.BaseStatement, ...], inputs: tuple[Input, ...]
+    ) -> None:
+        """Refuse states of several tensors that one step hands to the next."""
+        for one in inputs:
+            unit = unit_of(one.node)
+            thing = self.bindings.thing(self.training.frame, unit) if unit else None
+            made = self.bindings.assignments(thing) if thing is not None else []
+            values = [other.value for other in made if other.index is None]
+            if unit in writes(*moved) and any(
+                isinstance(value, cst.Tuple | cst.List) or self.source.code(value) == "None"
+                for value in values
+            ):
+                self.points.add(
+                    moved[0],
+                    "carried-state",
+                    f"`{unit}` goes from one step to the next, and is no single tensor in the first",
+                    instead="keep it in an attribute of the model, one tensor each, made before the "
+                    "training begins: forward reads it and writes it, detached",
+                )
 
     def _free(self, moved: tuple[cst.BaseStatement, ...], loss: cst.BaseExpression) -> list[str]:
         """Return the units that moved statements read and do not compute."""
@@ -135,15 +218,26 @@ class Slicer:
         models: tuple[str, ...],
     ) -> tuple[Input, ...]:
         """Return what moved statements take from the host, each once."""
-        computed = {*writes(*moved), *models}
+        computed = {*models}
         found: dict[str, Input] = {}
+        mappings = self._mappings(moved)
         for node in (*moved, loss):
-            for one in self._taken(node, computed):
+            for one in self._taken(node, computed | mappings):
                 code = self.source.code(one)
                 number = bool(unit_of(one)) and self.flow.is_number(unit_of(one))
                 name = self._input_name(one, {other.name for other in found.values()})
                 found.setdefault(code, Input(name, one, number))
+            for one in read_nodes(node):
+                unit = unit_of(one)
+                if unit in mappings and unit not in computed:
+                    found.setdefault(unit, Input(plain_name(unit), one, is_mapping=True))
+            computed.update(writes(node))
         return tuple(found.values())
+
+    def _mappings(self, moved: tuple[cst.BaseStatement, ...]) -> set[str]:
+        """Return the units that the model is given by ``**``."""
+        starred = (node for one in moved for node in walk(one) if isinstance(node, cst.Arg))
+        return {unit_of(node.value) for node in starred if node.star == "**" and unit_of(node.value)}
 
     def _taken(self, node: cst.CSTNode, computed: set[str]) -> Iterator[cst.BaseExpression]:
         """Yield the expressions of a node that are values of the host."""

@@ -25,6 +25,7 @@ Frame = cst.FunctionDef | None
 Block = Sequence[cst.BaseStatement] | Sequence[cst.BaseSmallStatement]
 
 MOST_BYTES = 1 << 20
+_STEP_WORDS = (".zero_grad(", ".backward(", ".step(")
 
 
 class Source:
@@ -42,13 +43,14 @@ class Source:
         """
         self.path = path
         try:
-            wrapper = MetadataWrapper(cst.parse_module(text))
+            wrapper = MetadataWrapper(cst.parse_module(text).visit(_StepLines()))
         except cst.ParserSyntaxError as error:
             raise UsageError(
                 f"{printable(path)}:{error.raw_line}: this is no Python: {error.message}; mend it first",
                 path=path,
             ) from None
         self.module = wrapper.module
+        self.text = text
         self._parents = wrapper.resolve(ParentNodeProvider)
         self._places = wrapper.resolve(PositionProvider)
         self._names = wrapper.resolve(QualifiedNameProvider)
@@ -170,6 +172,24 @@ class Source:
             if local != owner.name.value and self.is_module(self.classes.get(local)):
                 return True
         return False
+
+
+class _StepLines(cst.CSTTransformer):
+    """Gives the statements of a training step lines of their own, where several stand on one."""
+
+    def leave_SimpleStatementLine(  # noqa: N802 - LibCST calls it by this name
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.SimpleStatementLine]:
+        text = cst.Module(body=[original_node]).code
+        if len(original_node.body) < 2 or not any(word in text for word in _STEP_WORDS):
+            return updated_node
+        lines = [
+            cst.SimpleStatementLine([one.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
+            for one in updated_node.body
+        ]
+        lines[0] = lines[0].with_changes(leading_lines=updated_node.leading_lines)
+        lines[-1] = lines[-1].with_changes(trailing_whitespace=updated_node.trailing_whitespace)
+        return cst.FlattenSentinel(lines)
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
