@@ -1,6 +1,6 @@
 """``samba-port adapt``: a plain PyTorch program becomes a SambaFlow program.
 
-``source`` reads a program with its scopes, ``bindings`` says which names are one object, ``training``
+``source`` reads a program with its scopes, ``bindings`` says which names are one object, ``trained_step``
 finds what it trains, ``slicing`` which of its statements the RDU computes. Files in ``*_edits`` plan what
 changes, ``writer`` changes it, and what nobody could change is an open point.
 """

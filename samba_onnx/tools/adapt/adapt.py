@@ -17,7 +17,7 @@ from samba_onnx.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from samba_onnx.tools.adapt.adapt_report import AdaptReport, Check, Compiled
+    from samba_onnx.tools.adapt.adapt_report import AdaptReport, Check, StepReport
     from samba_onnx.tools.adapt.adapting import Adapted
 
 
@@ -83,7 +83,7 @@ def adapt(
     from samba_onnx.tools.adapt.source import read_source
 
     adapted = adapt_source(read_source(program))
-    compared: tuple[Check, Compiled] | None = None
+    compared: tuple[Check, StepReport] | None = None
     if check and not adapted.blocking and not adapted.is_already:
         request = CheckRequest(program, adapted, tuple(arguments or ()), check, seed, timeout)
         compared = compare(request)
@@ -104,7 +104,7 @@ def adapt(
 
 
 def make_report(
-    program: str, adapted: Adapted, output: str, compared: tuple[Check, Compiled] | None
+    program: str, adapted: Adapted, output: str, compared: tuple[Check, StepReport] | None
 ) -> AdaptReport:
     """Return what became of a program as a document.
 

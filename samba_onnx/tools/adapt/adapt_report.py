@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from samba_onnx.report.report_records import SCHEMA_VERSION, record
-from samba_onnx.tools.adapt.edits import Change
+from samba_onnx.tools.adapt.edits import ProgramChange
 from samba_onnx.tools.adapt.open_points import OpenPoint
 
 
 @record
-class Tolerance:
+class CheckTolerance:
     """By how much two numbers may differ, and why."""
 
     losses: float
@@ -57,12 +57,12 @@ class Check:
     """Lines that the original printed up to the last step."""
     printed_differences: tuple[str, ...]
     """Lines that the adapted program printed otherwise, beyond rounding."""
-    tolerance: Tolerance
+    tolerance: CheckTolerance
     """What may differ."""
 
 
 @record
-class Compiled:
+class StepReport:
     """What the RDU makes of the adapted program's step."""
 
     headline: str
@@ -103,7 +103,7 @@ class AdaptReport:
     """Whether the adapted program runs without a hand's touch."""
     output: str
     """The file that was written; empty if none was."""
-    changes: tuple[Change, ...]
+    changes: tuple[ProgramChange, ...]
     """What was changed, by line."""
     open_points: tuple[OpenPoint, ...]
     """What a person has to look at, by line."""
@@ -113,7 +113,7 @@ class AdaptReport:
     """What the linter says of the adapted program."""
     check: Check | None
     """The comparison of both programs; null without ``--check``."""
-    compiled: Compiled | None
+    compiled: StepReport | None
     """What became of the step on the RDU; null without ``--check``."""
     schema_version: int = SCHEMA_VERSION
     """Version of this document."""

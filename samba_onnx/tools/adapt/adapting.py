@@ -9,17 +9,17 @@ import libcst as cst
 
 from samba_onnx.tools.adapt.batch_edits import BatchEdits
 from samba_onnx.tools.adapt.device_edits import DeviceEdits
-from samba_onnx.tools.adapt.edits import Change
+from samba_onnx.tools.adapt.edits import ProgramChange
 from samba_onnx.tools.adapt.graph_edits import GraphEdits
 from samba_onnx.tools.adapt.host_edits import HostEdits
 from samba_onnx.tools.adapt.open_points import OpenPoint
 from samba_onnx.tools.adapt.optimizer_edits import OptimizerEdits
-from samba_onnx.tools.adapt.port import Port
-from samba_onnx.tools.adapt.refusals import refuse_frameworks, refuse_step
+from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.replica_edits import ReplicaEdits
 from samba_onnx.tools.adapt.slicing import Slicer
-from samba_onnx.tools.adapt.source import Source
-from samba_onnx.tools.adapt.training import Training
+from samba_onnx.tools.adapt.source import ProgramSource
+from samba_onnx.tools.adapt.trained_step import TrainedStep
+from samba_onnx.tools.adapt.unadaptable import refuse_frameworks, refuse_step
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Adapted:
     """Its text."""
     text: str
     """The text of the adapted program."""
-    changes: tuple[Change, ...]
+    changes: tuple[ProgramChange, ...]
     """What was changed."""
     points: tuple[OpenPoint, ...]
     """What a person has to look at."""
@@ -59,7 +59,7 @@ class Adapted:
         )
 
 
-def adapt_source(source: Source) -> Adapted:
+def adapt_source(source: ProgramSource) -> Adapted:
     """Adapt one program that is one file.
 
     Args:
@@ -68,7 +68,7 @@ def adapt_source(source: Source) -> Adapted:
     original = source.text
     if is_sambaflow(source):
         return Adapted(source.path, original, original, (), (), is_already=True)
-    port = Port(source)
+    port = ProgramPort(source)
     training = _training(port)
     if training is not None:
         _plan(port, training)
@@ -78,7 +78,7 @@ def adapt_source(source: Source) -> Adapted:
     return Adapted(source.path, original, text, changes, points, tuple(port.whole_batches))
 
 
-def is_sambaflow(source: Source) -> bool:
+def is_sambaflow(source: ProgramSource) -> bool:
     """Whether a program imports SambaFlow, or this product under its names."""
     for node in source.nodes:
         if isinstance(node, cst.Import | cst.ImportFrom):
@@ -88,7 +88,7 @@ def is_sambaflow(source: Source) -> bool:
     return False
 
 
-def _training(port: Port) -> Training | None:
+def _training(port: ProgramPort) -> TrainedStep | None:
     """Return the one training step of a program; note why there is none."""
     if refuse_frameworks(port):
         return None
@@ -112,7 +112,7 @@ def _training(port: Port) -> Training | None:
     return training if refuse_step(port, training) else None
 
 
-def _plan(port: Port, training: Training) -> None:
+def _plan(port: ProgramPort, training: TrainedStep) -> None:
     """Plan all changes: what expressions become first, for the new module is made of them."""
     DeviceEdits(port).plan()
     ReplicaEdits(port).plan()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import libcst as cst
 
 from samba_onnx.tools.adapt.edits import add_arguments
-from samba_onnx.tools.adapt.port import Port
-from samba_onnx.tools.adapt.training import Training
-from samba_onnx.tools.adapt.units import argument, read_nodes, unit_of
+from samba_onnx.tools.adapt.name_units import argument, read_nodes, unit_of
+from samba_onnx.tools.adapt.port import ProgramPort
+from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _LOADER = "torch.utils.data.DataLoader"
 
@@ -15,7 +15,7 @@ _LOADER = "torch.utils.data.DataLoader"
 class BatchEdits:
     """Plans that all batches of a training have one size."""
 
-    def __init__(self, port: Port, training: Training) -> None:
+    def __init__(self, port: ProgramPort, training: TrainedStep) -> None:
         self.port = port
         self.source = port.source
         self.training = training
@@ -68,7 +68,6 @@ class BatchEdits:
         frame = self.source.frame(loop)
         for node in read_nodes(loop.iter):
             thing = self.port.bindings.resolve(frame, unit_of(node))
-            for one in self.port.bindings.assignments(thing):
-                if isinstance(one.value, cst.Call):
-                    found.append(one.value)
+            values = [one.value for one in self.port.bindings.assignments(thing)]
+            found += [value for value in values if isinstance(value, cst.Call)]
         return found

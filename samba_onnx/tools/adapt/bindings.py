@@ -9,8 +9,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.source import Frame, Source, walk
-from samba_onnx.tools.adapt.units import SELF, argument, target_units, unit_of
+from samba_onnx.tools.adapt.name_units import SELF, argument, target_units, unit_of
+from samba_onnx.tools.adapt.source import Frame, ProgramSource, walk
 
 _WRAPPERS = frozenset(
     {
@@ -55,7 +55,7 @@ class Thing:
 class Bindings:
     """The names of a program."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ProgramSource) -> None:
         self.source = source
         self._assignments: dict[Thing, list[Assignment]] = defaultdict(list)
         self._globals: dict[Frame, set[str]] = defaultdict(set)
@@ -289,9 +289,9 @@ def _assignments(node: cst.CSTNode) -> Iterator[Assignment]:
     if isinstance(node, cst.Assign):
         for target in node.targets:
             yield from _targets(target.target, node.value, node)
-    elif isinstance(node, cst.AnnAssign | cst.NamedExpr) and node.value is not None:
-        yield from _targets(node.target, node.value, node)
-    elif isinstance(node, cst.AugAssign):
+    elif (isinstance(node, cst.AnnAssign | cst.NamedExpr) and node.value is not None) or isinstance(
+        node, cst.AugAssign
+    ):
         yield from _targets(node.target, node.value, node)
     elif isinstance(node, cst.For):
         for unit in target_units(node.target):

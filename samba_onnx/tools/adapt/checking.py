@@ -17,12 +17,12 @@ from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.leftovers import temporary_folder
 from samba_onnx.safety.sandbox import run_child
-from samba_onnx.tools.adapt.adapt_report import Check, CheckedTensor, Compiled, Tolerance
+from samba_onnx.tools.adapt.adapt_report import Check, CheckedTensor, CheckTolerance, StepReport
 from samba_onnx.tools.adapt.adapting import Adapted
 from samba_onnx.tools.adapt.compiled_step import compiled_step
 
 _CHILD = "samba_onnx.tools.adapt.check_child"
-TOLERANCE = Tolerance(
+TOLERANCE = CheckTolerance(
     losses=1e-4,
     weights=1e-3,
     why="both compute in float32 and sum in another order: 6e-8 of a number in each operation, which some tens "
@@ -53,7 +53,7 @@ class CheckRequest:
     """How long each program may take."""
 
 
-def check(request: CheckRequest) -> tuple[Check, Compiled]:
+def check(request: CheckRequest) -> tuple[Check, StepReport]:
     """Run both programs and compare them.
 
     Args:

@@ -9,10 +9,7 @@ import libcst as cst
 from samba_onnx.tools.adapt.bindings import Bindings, Thing
 from samba_onnx.tools.adapt.edits import Edits
 from samba_onnx.tools.adapt.graph_code import statements_text
-from samba_onnx.tools.adapt.names import Names
-from samba_onnx.tools.adapt.open_points import OpenPoints
-from samba_onnx.tools.adapt.source import Frame, Source
-from samba_onnx.tools.adapt.units import (
+from samba_onnx.tools.adapt.name_units import (
     argument,
     attribute_name,
     reads,
@@ -20,6 +17,9 @@ from samba_onnx.tools.adapt.units import (
     unit_of,
     writes,
 )
+from samba_onnx.tools.adapt.open_points import OpenPoints
+from samba_onnx.tools.adapt.program_imports import Names
+from samba_onnx.tools.adapt.source import Frame, ProgramSource
 
 _OTHER_PARSERS = ("click", "fire", "typer", "absl", "hydra", "tyro", "jsonargparse", "docopt")
 _RESERVED = frozenset(
@@ -32,7 +32,12 @@ class CommandLine:
     """Plans the change of a program's command line."""
 
     def __init__(
-        self, source: Source, bindings: Bindings, names: Names, edits: Edits, points: OpenPoints
+        self,
+        source: ProgramSource,
+        bindings: Bindings,
+        names: Names,
+        edits: Edits,
+        points: OpenPoints,
     ) -> None:
         self.source = source
         self.bindings = bindings

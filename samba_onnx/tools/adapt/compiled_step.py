@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from samba_onnx.tools.adapt.adapt_report import Compiled
+from samba_onnx.tools.adapt.adapt_report import StepReport
 
 
-def compiled_step(pef: Path) -> Compiled:
+def compiled_step(pef: Path) -> StepReport:
     """Return what ``samba-port inspect`` would say of a PEF, in short.
 
     Args:
@@ -19,7 +19,7 @@ def compiled_step(pef: Path) -> Compiled:
     with load_pef(pef) as opened:
         report = Report.from_manifest(opened.manifest)
     reasons = {one: None for fallback in report.fallbacks for one in fallback.reasons}
-    return Compiled(
+    return StepReport(
         headline=report.headline,
         rdu_nodes=report.coverage.rdu_nodes,
         cpu_nodes=report.coverage.cpu_nodes,

@@ -6,9 +6,9 @@ import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import _WRAPPERS
 from samba_onnx.tools.adapt.edits import drop_arguments
-from samba_onnx.tools.adapt.port import Port
+from samba_onnx.tools.adapt.name_units import attribute_name, unit_of
+from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.source import walk
-from samba_onnx.tools.adapt.units import attribute_name, unit_of
 
 _AUTOCASTS = frozenset(
     {
@@ -31,7 +31,7 @@ _REMOVED = "tensors and modules stay where SambaFlow keeps them"
 class DeviceEdits:
     """Plans the removal of what is about a GPU."""
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: ProgramPort) -> None:
         self.port = port
         self.source = port.source
 
@@ -64,9 +64,9 @@ class DeviceEdits:
         elif imported == _LOADER:
             self._loader(node)
         elif isinstance(node.func, cst.Attribute) and not imported:
-            if name == "to" and node.args and all(map(self._is_placing, node.args)):
-                self._rewrite(node, _owner, _REMOVED)
-            elif name == "cuda":
+            if (
+                name == "to" and node.args and all(map(self._is_placing, node.args))
+            ) or name == "cuda":
                 self._rewrite(node, _owner, _REMOVED)
             elif name == "to" and any(self._is_placing(one) for one in node.args):
                 self._rewrite(node, self._without_place, _REMOVED)

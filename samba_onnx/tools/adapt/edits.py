@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.source import Source
+from samba_onnx.tools.adapt.source import ProgramSource
 
 Rewrite = Callable[[cst.BaseExpression], cst.BaseExpression]
 """Makes a new expression of one whose parts were rewritten already."""
@@ -16,7 +16,7 @@ _LONGEST = 160
 
 
 @dataclass(frozen=True)
-class Change:
+class ProgramChange:
     """One place of a program that was adapted."""
 
     line: int
@@ -32,9 +32,9 @@ class Change:
 class Edits:
     """Collects changes of a program."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ProgramSource) -> None:
         self.source = source
-        self.changes: list[Change] = []
+        self.changes: list[ProgramChange] = []
         self.before: dict[cst.CSTNode, list[str]] = defaultdict(list)
         self.after: dict[cst.CSTNode, list[str]] = defaultdict(list)
         self.instead: dict[cst.CSTNode, list[str]] = {}
@@ -45,7 +45,7 @@ class Edits:
     def note(self, node: cst.CSTNode, pattern: str, what: str) -> None:
         """Record what was done at a place."""
         code = " ".join(self.source.code(node).split())[:_LONGEST]
-        self.changes.append(Change(self.source.line(node), code, pattern, what))
+        self.changes.append(ProgramChange(self.source.line(node), code, pattern, what))
 
     def remove(self, statement: cst.BaseStatement, pattern: str, what: str) -> None:
         """Take a statement out."""

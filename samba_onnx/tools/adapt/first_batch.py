@@ -8,11 +8,11 @@ import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import parameters
 from samba_onnx.tools.adapt.graph_code import plain_name, statements_text, substituted
-from samba_onnx.tools.adapt.port import Port
-from samba_onnx.tools.adapt.slicing import Input
+from samba_onnx.tools.adapt.name_units import reads, root_unit, target_units, unit_of, writes
+from samba_onnx.tools.adapt.port import ProgramPort
+from samba_onnx.tools.adapt.slice_values import Input
 from samba_onnx.tools.adapt.source import Frame
-from samba_onnx.tools.adapt.training import Training
-from samba_onnx.tools.adapt.units import reads, root_unit, target_units, unit_of, writes
+from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _SHOWN = frozenset(
     {"tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "tqdm.trange", "rich.progress.track"}
@@ -32,7 +32,7 @@ class FirstBatch:
 class FirstBatches:
     """Collects the statements that make a batch."""
 
-    def __init__(self, port: Port, training: Training) -> None:
+    def __init__(self, port: ProgramPort, training: TrainedStep) -> None:
         self.port = port
         self.source = port.source
         self.bindings = port.bindings

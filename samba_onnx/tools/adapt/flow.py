@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import Assignment, Bindings, Thing
-from samba_onnx.tools.adapt.source import Source
-from samba_onnx.tools.adapt.training import Training
-from samba_onnx.tools.adapt.units import SELF, reads, unit_of
+from samba_onnx.tools.adapt.name_units import SELF, reads, unit_of
+from samba_onnx.tools.adapt.source import ProgramSource
+from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _NUMBERS = frozenset({"min", "max", "float", "int", "len", "round", "sum", "abs", "bool"})
 
@@ -39,7 +39,7 @@ class Origin:
 class Flow:
     """The values of a training step, as its home level sees them."""
 
-    def __init__(self, source: Source, bindings: Bindings, training: Training) -> None:
+    def __init__(self, source: ProgramSource, bindings: Bindings, training: TrainedStep) -> None:
         self.source = source
         self.bindings = bindings
         self.training = training

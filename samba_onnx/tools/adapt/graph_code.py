@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.units import SELF, unit_of
+from samba_onnx.tools.adapt.name_units import SELF, unit_of
 
 _TAKEN = frozenset(
     {"training", "train", "eval", "forward", "parameters", "buffers", "name", "half"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import libcst as cst
 
@@ -18,12 +19,13 @@ from samba_onnx.tools.adapt.graph_code import (
     statements_text,
     substituted,
 )
-from samba_onnx.tools.adapt.port import Port
-from samba_onnx.tools.adapt.roles import Part, Role
-from samba_onnx.tools.adapt.slicing import Input, Slice
+from samba_onnx.tools.adapt.name_units import argument, reads, root_unit, unit_of, writes
+from samba_onnx.tools.adapt.port import ProgramPort
+from samba_onnx.tools.adapt.roles import Role, StepPart
+from samba_onnx.tools.adapt.slice_values import Input
+from samba_onnx.tools.adapt.slicing import Slice
 from samba_onnx.tools.adapt.source import walk
-from samba_onnx.tools.adapt.training import Training
-from samba_onnx.tools.adapt.units import argument, reads, root_unit, unit_of, writes
+from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class GraphNames:
 class GraphEdits:
     """Plans what makes a training step one graph of the RDU."""
 
-    def __init__(self, port: Port, training: Training, cut: Slice) -> None:
+    def __init__(self, port: ProgramPort, training: TrainedStep, cut: Slice) -> None:
         self.port = port
         self.training = training
         self.cut = cut
@@ -85,7 +87,7 @@ class GraphEdits:
         self._run()
         for node, name in self.cut.renamed:
             self.port.edits.rewrite(
-                node, lambda _, name=name: cst.Name(name), "outputs", "it is an output of the run"
+                node, partial(_renamed, name), "outputs", "it is an output of the run"
             )
         for part in self.training.parts:
             self._part(part)
@@ -302,7 +304,7 @@ class GraphEdits:
 
     # What a run does itself.
 
-    def _part(self, part: Part) -> None:
+    def _part(self, part: StepPart) -> None:
         edits = self.port.edits
         statement = part.statement
         if part.role is Role.BACKWARD and statement is not self.training.backward.statement:
@@ -342,7 +344,7 @@ class GraphEdits:
         sections = '["GRADNORM", "OPT"]' if clipped else '["OPT"]'
         return f"section_types={sections}" + (f", {rates}" if rates else "")
 
-    def _clip(self, part: Part) -> None:
+    def _clip(self, part: StepPart) -> None:
         assert part.call is not None
         limit = argument(part.call, "max_norm", 1)
         kind = argument(part.call, "norm_type", 2)
@@ -362,3 +364,7 @@ class GraphEdits:
             self.port.edits.remove(
                 part.statement, "part-clip", "the optimizer clips by max_grad_norm"
             )
+
+
+def _renamed(name: str, _: cst.BaseExpression) -> cst.BaseExpression:
+    return cst.Name(name)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.port import Port
+from samba_onnx.tools.adapt.name_units import attribute_name, root_unit, target_units, unit_of
+from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.slicing import Slice
 from samba_onnx.tools.adapt.source import Frame, walk
-from samba_onnx.tools.adapt.training import Training
-from samba_onnx.tools.adapt.units import attribute_name, root_unit, target_units, unit_of
+from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _HARMLESS = frozenset(
     {
@@ -40,7 +40,7 @@ class Moments:
 class HostEdits:
     """Plans copies of weights between host and RDU."""
 
-    def __init__(self, port: Port, training: Training, cut: Slice) -> None:
+    def __init__(self, port: ProgramPort, training: TrainedStep, cut: Slice) -> None:
         self.port = port
         self.source = port.source
         self.training = training
@@ -163,7 +163,9 @@ class HostEdits:
             pairs = zip(target.elements, values.args, strict=False)
             return [unit for one, arg in pairs for unit in self._elements(one.value, arg.value)]
         inside = any(
-            self._is_model(node) for node in walk(values) if isinstance(node, cst.Name | cst.Attribute)
+            self._is_model(node)
+            for node in walk(values)
+            if isinstance(node, cst.Name | cst.Attribute)
         )
         return target_units(target) if inside else []
 
@@ -184,7 +186,10 @@ class HostEdits:
         if target is None:
             return False
         root = root_unit(target)
-        return root in names or (bool(root) and self.port.bindings.resolve(self.source.frame(node), root) in self.training.models)
+        return root in names or (
+            bool(root)
+            and self.port.bindings.resolve(self.source.frame(node), root) in self.training.models
+        )
 
     def _copy(
         self, node: cst.Name | cst.Attribute, statement: cst.BaseStatement, moments: Moments

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.source import Source
+from samba_onnx.tools.adapt.source import ProgramSource
 
 _LONGEST = 160
 
@@ -35,7 +35,7 @@ class OpenPoint:
 class OpenPoints:
     """Collects the open points of one program."""
 
-    source: Source
+    source: ProgramSource
     found: list[OpenPoint] = field(default_factory=list)
 
     def add(
@@ -53,7 +53,15 @@ class OpenPoints:
         is_module = isinstance(node, cst.Module)
         line = 1 if is_module else self.source.line(node)
         code = "" if is_module else " ".join(self.source.code(node).split())[:_LONGEST]
-        point = OpenPoint(self.source.path, line, code, pattern, why, instead, blocks)
+        point = OpenPoint(
+            path=self.source.path,
+            line=line,
+            code=code,
+            pattern=pattern,
+            why=why,
+            instead=instead,
+            blocks=blocks,
+        )
         if point not in self.found:
             self.found.append(point)
 

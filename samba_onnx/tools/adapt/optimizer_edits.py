@@ -7,9 +7,9 @@ from typing import Final
 import libcst as cst
 
 from samba_onnx.tools.adapt.edits import add_arguments, drop_arguments
-from samba_onnx.tools.adapt.port import Port
-from samba_onnx.tools.adapt.training import Optimizer
-from samba_onnx.tools.adapt.units import argument
+from samba_onnx.tools.adapt.name_units import argument
+from samba_onnx.tools.adapt.port import ProgramPort
+from samba_onnx.tools.adapt.trained_step import Optimizer
 
 _ORDER: Final = {
     "SGD": ("params", "lr", "momentum", "dampening", "weight_decay", "nesterov"),
@@ -24,7 +24,7 @@ _WAYS: Final = frozenset({"foreach", "fused", "capturable", "differentiable"})
 class OptimizerEdits:
     """Plans the change of a program's optimizers."""
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: ProgramPort) -> None:
         self.port = port
 
     def plan(self, optimizer: Optimizer, limit: str) -> None:

@@ -8,18 +8,18 @@ from samba_onnx.tools.adapt.bindings import Bindings
 from samba_onnx.tools.adapt.command_edits import CommandLine
 from samba_onnx.tools.adapt.edits import Edits, _Writer
 from samba_onnx.tools.adapt.flow import Flow
-from samba_onnx.tools.adapt.names import Names
+from samba_onnx.tools.adapt.name_units import argument, reads, unit_of
 from samba_onnx.tools.adapt.open_points import OpenPoints
-from samba_onnx.tools.adapt.roles import Part
-from samba_onnx.tools.adapt.source import Frame, Source, walk
-from samba_onnx.tools.adapt.training import Optimizer, Search, Training
-from samba_onnx.tools.adapt.units import argument, reads, target_units, unit_of
+from samba_onnx.tools.adapt.program_imports import Names
+from samba_onnx.tools.adapt.roles import StepPart
+from samba_onnx.tools.adapt.source import Frame, ProgramSource, walk
+from samba_onnx.tools.adapt.trained_step import Optimizer, Search, TrainedStep
 
 
-class Port:
+class ProgramPort:
     """A program on its way to SambaFlow."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ProgramSource) -> None:
         self.source = source
         self.bindings = Bindings(source)
         self.search = Search(source, self.bindings)
@@ -33,7 +33,7 @@ class Port:
         self.limits: dict[str, str] = {}
         """By which norm gradients are clipped, as code where the optimizer is made."""
 
-    def flow(self, training: Training) -> Flow:
+    def flow(self, training: TrainedStep) -> Flow:
         """Return the values of a training step, as its home level sees them."""
         return Flow(self.source, self.bindings, training)
 
@@ -51,7 +51,7 @@ class Port:
         found = []
         for node in self.source.nodes:
             name = self.source.imported(node) if isinstance(node, cst.Attribute) else ""
-            if name.startswith("numpy.random.") or name.startswith("random."):
+            if name.startswith(("numpy.random.", "random.")):
                 text = self.source.code(node).rpartition(".")[0]
                 if text not in found and "(" not in text:
                     found.append(text)
@@ -75,9 +75,10 @@ class Port:
                     or (name.endswith("_with_warmup"))
                 ):
                     return True
-            if isinstance(node, cst.AssignTarget) and isinstance(node.target, cst.Subscript):
-                if self.source.code(node.target.slice[0]).strip("'\"") == "lr":
-                    return True
+            target = node.target if isinstance(node, cst.AssignTarget) else None
+            key = self.source.code(target.slice[0]) if isinstance(target, cst.Subscript) else ""
+            if key.strip("'\"") == "lr":
+                return True
         return False
 
     def has_groups(self, optimizer: Optimizer) -> bool:
@@ -93,7 +94,7 @@ class Port:
             values += [one.value for one in made]
         return any(isinstance(node, cst.Dict) for value in values for node in walk(value))
 
-    def clipping(self, part: Part, training: Training) -> str:
+    def clipping(self, part: StepPart, training: TrainedStep) -> str:
         """Return the largest norm of gradients as an expression where the optimizer is made.
 
         Args:
@@ -125,7 +126,7 @@ class Port:
         )
         return ""
 
-    def _whole_model(self, part: Part, training: Training) -> bool:
+    def _whole_model(self, part: StepPart, training: TrainedStep) -> bool:
         value = part.subject
         if not isinstance(value, cst.Call) or not isinstance(value.func, cst.Attribute):
             return False
@@ -133,7 +134,7 @@ class Port:
         frame = self.source.frame(part.statement)
         return [self.bindings.resolve(frame, owner)] == [*training.models]
 
-    def _is_known(self, unit: str, training: Training, part: Part) -> bool:
+    def _is_known(self, unit: str, training: TrainedStep, part: StepPart) -> bool:
         """Whether a unit means the same where the optimizer is made."""
         call = training.optimizers[0].call
         here = self.bindings.thing(self.source.frame(part.statement), unit)
@@ -144,7 +145,3 @@ class Port:
                 return False
         made = self.bindings.assignments(there)
         return all(self.source.line(one.node) < self.source.line(call) for one in made)
-
-    def written_targets(self, statement: cst.Assign) -> list[str]:
-        """Return the units that an assignment writes."""
-        return [unit for target in statement.targets for unit in target_units(target.target)]

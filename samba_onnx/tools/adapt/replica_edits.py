@@ -5,9 +5,9 @@ from __future__ import annotations
 import libcst as cst
 
 from samba_onnx.tools.adapt.edits import add_arguments
-from samba_onnx.tools.adapt.port import Port
+from samba_onnx.tools.adapt.name_units import argument, attribute_name, unit_of
+from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.source import walk
-from samba_onnx.tools.adapt.units import argument, attribute_name, unit_of
 
 _GROUPS = frozenset(
     {"torch.distributed.init_process_group", "torch.distributed.destroy_process_group"}
@@ -28,7 +28,7 @@ _LAUNCHERS = ("torch.multiprocessing.", "torch.multiprocessing.spawn")
 class ReplicaEdits:
     """Plans the change of what starts replicas and tells them apart."""
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: ProgramPort) -> None:
         self.port = port
 
     def plan(self) -> None:
@@ -80,12 +80,14 @@ class ReplicaEdits:
         }
         units = {unit_of(one) for one in wrapped}
         for node in self.port.source.nodes:
-            if isinstance(node, cst.Attribute) and node.attr.value == "module":
-                if unit_of(node.value) in units:
-                    self.port.edits.rewrite(node, _owner, "replicas", "the module is not wrapped")
+            is_inner = isinstance(node, cst.Attribute) and node.attr.value == "module"
+            if is_inner and isinstance(node, cst.Attribute) and unit_of(node.value) in units:
+                self.port.edits.rewrite(node, _owner, "replicas", "the module is not wrapped")
 
     def _is_wrapping(self, value: cst.BaseExpression) -> bool:
-        names = (self.port.source.imported(one.func) for one in walk(value) if isinstance(one, cst.Call))
+        names = (
+            self.port.source.imported(one.func) for one in walk(value) if isinstance(one, cst.Call)
+        )
         return any(name.endswith(("DataParallel", "DistributedDataParallel")) for name in names)
 
 

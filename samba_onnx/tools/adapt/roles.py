@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.source import Source, walk
-from samba_onnx.tools.adapt.units import argument, attribute_name, root_unit, unit_of
+from samba_onnx.tools.adapt.name_units import argument, attribute_name, root_unit, unit_of
+from samba_onnx.tools.adapt.source import ProgramSource, walk
 
 CLIPPING = "torch.nn.utils.clip_grad_norm_"
 _CLIPPINGS = frozenset({CLIPPING, "torch.nn.utils.clip_grad.clip_grad_norm_"})
@@ -25,7 +25,7 @@ class Role(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Part:
+class StepPart:
     """A statement of a training step."""
 
     role: Role
@@ -35,10 +35,12 @@ class Part:
     """What is zeroed, differentiated, clipped or stepped."""
 
 
-class Roles:
+class StepRoles:
     """The roles of a program's statements."""
 
-    def __init__(self, source: Source, optimizers: frozenset[str], scalers: frozenset[str]) -> None:
+    def __init__(
+        self, source: ProgramSource, optimizers: frozenset[str], scalers: frozenset[str]
+    ) -> None:
         """Take what the program calls its objects.
 
         Args:
@@ -50,7 +52,7 @@ class Roles:
         self._optimizers = optimizers
         self._scalers = scalers
 
-    def of(self, statement: cst.BaseStatement) -> Part | None:
+    def of(self, statement: cst.BaseStatement) -> StepPart | None:
         """Return the part that a statement plays in a training step; None if it plays none."""
         if isinstance(statement, cst.For):
             return self._loop(statement)
@@ -62,10 +64,10 @@ class Roles:
             return None
         return self._call(statement, value)
 
-    def _call(self, statement: cst.BaseStatement, call: cst.Call) -> Part | None:
+    def _call(self, statement: cst.BaseStatement, call: cst.Call) -> StepPart | None:
         if self.source.imported(call.func) in _CLIPPINGS:
             first = argument(call, "parameters", 0)
-            return Part(Role.CLIP, statement, call, first.value if first else None)
+            return StepPart(Role.CLIP, statement, call, first.value if first else None)
         name = attribute_name(call.func)
         if not isinstance(call.func, cst.Attribute):
             return None
@@ -73,31 +75,33 @@ class Roles:
         if self._is(owner, self._scalers):
             return self._scaler(statement, call, name)
         if name == "zero_grad":
-            return Part(Role.ZERO, statement, call, owner)
+            return StepPart(Role.ZERO, statement, call, owner)
         if name == "backward":
             return self._backward(statement, call, owner)
         if name == "step" and self._is(owner, self._optimizers):
-            return Part(Role.STEP, statement, call, owner)
+            return StepPart(Role.STEP, statement, call, owner)
         return None
 
     def _backward(
         self, statement: cst.BaseStatement, call: cst.Call, owner: cst.BaseExpression
-    ) -> Part:
+    ) -> StepPart:
         # torch.autograd.backward(loss), accelerator.backward(loss): the loss is the argument.
         if call.args and (self.source.imported(owner) or unit_of(owner).endswith("accelerator")):
-            return Part(Role.BACKWARD, statement, call, call.args[0].value)
+            return StepPart(Role.BACKWARD, statement, call, call.args[0].value)
         # scaler.scale(loss).backward()
         scaled = isinstance(owner, cst.Call) and attribute_name(owner.func) == "scale"
         if scaled and isinstance(owner, cst.Call) and owner.args:
             owner = owner.args[0].value
-        return Part(Role.BACKWARD, statement, call, owner)
+        return StepPart(Role.BACKWARD, statement, call, owner)
 
-    def _scaler(self, statement: cst.BaseStatement, call: cst.Call, name: str) -> Part | None:
+    def _scaler(self, statement: cst.BaseStatement, call: cst.Call, name: str) -> StepPart | None:
         if name == "step" and call.args:
-            return Part(Role.STEP, statement, call, call.args[0].value)
-        return Part(Role.SCALER, statement, call, None) if name in {"update", "unscale_"} else None
+            return StepPart(Role.STEP, statement, call, call.args[0].value)
+        return (
+            StepPart(Role.SCALER, statement, call, None) if name in {"update", "unscale_"} else None
+        )
 
-    def _loop(self, statement: cst.For) -> Part | None:
+    def _loop(self, statement: cst.For) -> StepPart | None:
         """Find ``for p in model.parameters(): p.grad = None``."""
         targets = [
             node.target for node in walk(statement.body) if isinstance(node, cst.AssignTarget)
@@ -105,7 +109,7 @@ class Roles:
         lines = statement.body.body
         if len(lines) != 1 or [attribute_name(target) for target in targets] != ["grad"]:
             return None
-        return Part(Role.ZERO, statement, None, statement.iter)
+        return StepPart(Role.ZERO, statement, None, statement.iter)
 
     def _is(self, owner: cst.BaseExpression, names: frozenset[str]) -> bool:
         return unit_of(owner).rpartition(".")[2] in names or (

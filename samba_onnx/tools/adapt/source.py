@@ -28,7 +28,7 @@ MOST_BYTES = 1 << 20
 _STEP_WORDS = (".zero_grad(", ".backward(", ".step(")
 
 
-class Source:
+class ProgramSource:
     """A file of Python with its tree."""
 
     def __init__(self, path: str, text: str) -> None:
@@ -177,7 +177,7 @@ class Source:
 class _StepLines(cst.CSTTransformer):
     """Gives the statements of a training step lines of their own, where several stand on one."""
 
-    def leave_SimpleStatementLine(  # noqa: N802 - LibCST calls it by this name
+    def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.SimpleStatementLine]:
         text = cst.Module(body=[original_node]).code
@@ -199,7 +199,7 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         yield from walk(child)
 
 
-def read_source(path: str) -> Source:
+def read_source(path: str) -> ProgramSource:
     """Read and parse a program; nothing of it is executed.
 
     Args:
@@ -215,6 +215,6 @@ def read_source(path: str) -> Source:
             f"{printable(path)}: the file is larger than {MOST_BYTES:,} bytes", path=path
         )
     try:
-        return Source(str(Path(path)), content.decode("utf-8"))
+        return ProgramSource(str(Path(path)), content.decode("utf-8"))
     except UnicodeDecodeError:
         raise UsageError(f"{printable(path)}: expected a program in UTF-8", path=path) from None

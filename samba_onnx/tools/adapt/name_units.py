@@ -122,9 +122,7 @@ def target_units(target: cst.BaseExpression) -> list[str]:
 
 
 def _writes(node: cst.CSTNode) -> Iterable[str]:
-    if isinstance(node, cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.For):
-        yield from target_units(node.target)
-    elif isinstance(node, cst.NamedExpr):
+    if isinstance(node, cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr):
         yield from target_units(node.target)
     elif isinstance(node, cst.AsName) and isinstance(node.name, cst.Name | cst.Tuple | cst.List):
         yield from target_units(node.name)

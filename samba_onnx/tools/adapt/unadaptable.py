@@ -6,9 +6,9 @@ from typing import Final
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.port import Port
+from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.roles import Role
-from samba_onnx.tools.adapt.training import Training
+from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _FRAMEWORKS: Final = {
     "pytorch_lightning": "Lightning",
@@ -22,7 +22,7 @@ _FRAMEWORKS: Final = {
 _TRAINERS: Final = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer"})
 
 
-def refuse_frameworks(port: Port) -> bool:
+def refuse_frameworks(port: ProgramPort) -> bool:
     """Note that a framework has the loop; return whether one does."""
     found = False
     for node in port.source.nodes:
@@ -38,7 +38,7 @@ def refuse_frameworks(port: Port) -> bool:
     return found
 
 
-def _note(port: Port, node: cst.CSTNode, name: str) -> None:
+def _note(port: ProgramPort, node: cst.CSTNode, name: str) -> None:
     port.points.add(
         node,
         "framework",
@@ -47,7 +47,7 @@ def _note(port: Port, node: cst.CSTNode, name: str) -> None:
     )
 
 
-def refuse_step(port: Port, training: Training) -> bool:
+def refuse_step(port: ProgramPort, training: TrainedStep) -> bool:
     """Note what a training step lacks; return whether it can be adapted at all."""
     backward = training.backward
     if not training.optimizers:
@@ -70,7 +70,7 @@ def refuse_step(port: Port, training: Training) -> bool:
     return True
 
 
-def _refuse_details(port: Port, training: Training) -> None:
+def _refuse_details(port: ProgramPort, training: TrainedStep) -> None:
     call = training.backward.call
     stated = [one for one in call.args if one.keyword is not None] if call is not None else []
     if any(one.keyword and one.keyword.value in {"retain_graph", "create_graph"} for one in stated):

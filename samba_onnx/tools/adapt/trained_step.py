@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import Bindings, Thing
-from samba_onnx.tools.adapt.roles import Part, Role, Roles
-from samba_onnx.tools.adapt.source import Frame, Source, walk
-from samba_onnx.tools.adapt.units import argument, root_unit, target_units, unit_of
+from samba_onnx.tools.adapt.name_units import argument, root_unit, target_units, unit_of
+from samba_onnx.tools.adapt.roles import Role, StepPart, StepRoles
+from samba_onnx.tools.adapt.source import Frame, ProgramSource, walk
 
+_PARAMETERS = frozenset({"parameters", "named_parameters"})
 _OPTIMIZERS = "torch.optim."
 _NO_OPTIMIZERS = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.")
 _SCALERS = frozenset({"torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.GradScaler"})
@@ -33,7 +34,7 @@ class Optimizer:
 
 
 @dataclass(frozen=True)
-class Level:
+class CallLevel:
     """One function on the way from the whole program to its training step."""
 
     frame: Frame
@@ -44,14 +45,14 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainedStep:
     """A training step and what belongs to it."""
 
-    backward: Part
-    parts: tuple[Part, ...]
+    backward: StepPart
+    parts: tuple[StepPart, ...]
     """All statements of the step's functions that play a part in it."""
     optimizers: tuple[Optimizer, ...]
-    levels: tuple[Level, ...]
+    levels: tuple[CallLevel, ...]
     """From the function with the backward pass to the module."""
     home: int
     """The level at which model, optimizer and loop are all known, and at which a PEF is compiled."""
@@ -65,7 +66,7 @@ class Training:
         return self.levels[0].frame
 
     @property
-    def level(self) -> Level:
+    def level(self) -> CallLevel:
         """The level at which a PEF is compiled."""
         return self.levels[self.home]
 
@@ -73,13 +74,13 @@ class Training:
 class Search:
     """Finds what a program trains."""
 
-    def __init__(self, source: Source, bindings: Bindings) -> None:
+    def __init__(self, source: ProgramSource, bindings: Bindings) -> None:
         self.source = source
         self.bindings = bindings
         self.optimizers = self._optimizers()
         names = {one.thing.unit for one in self.optimizers}
         # Arguments and attributes that hold one have other names, often.
-        self.roles = Roles(source, self._names(names), self._names(self._scalers()))
+        self.roles = StepRoles(source, self._names(names), self._names(self._scalers()))
 
     def _names(self, units: set[str]) -> frozenset[str]:
         """Return the last names of units, and of all that are given one of them."""
@@ -166,13 +167,11 @@ class Search:
         return self._owners(self.source.frame(call), given.value, 0)
 
     def _owners(self, frame: Frame, value: cst.CSTNode, depth: int) -> list[cst.BaseExpression]:
-        owners: list[cst.BaseExpression] = []
-        for node in walk(value):
-            if isinstance(node, cst.Attribute) and node.attr.value in {
-                "parameters",
-                "named_parameters",
-            }:
-                owners.append(node.value)
+        owners: list[cst.BaseExpression] = [
+            node.value
+            for node in walk(value)
+            if isinstance(node, cst.Attribute) and node.attr.value in _PARAMETERS
+        ]
         if owners or depth > 3:
             return owners
         # The parameters were collected before: `params = [p for p in model.parameters() ...]`.
@@ -182,7 +181,7 @@ class Search:
                     owners += self._owners(frame, one.value, depth + 1)
         return owners
 
-    def backwards(self) -> tuple[Part, ...]:
+    def backwards(self) -> tuple[StepPart, ...]:
         """Return all backward passes of the program, but those in modules of torch."""
         parts = []
         for node in self.source.nodes:
@@ -192,7 +191,7 @@ class Search:
                     parts.append(part)
         return tuple(parts)
 
-    def training(self, backward: Part) -> Training:
+    def training(self, backward: StepPart) -> TrainedStep:
         """Return what belongs to a backward pass.
 
         Args:
@@ -211,9 +210,17 @@ class Search:
         home = self._home(levels, stepped)
         models = tuple(dict.fromkeys(model for one in stepped for model in one.models))
         entry = self._entry(levels[home], stepped)
-        return Training(backward, parts, stepped, levels, home, entry, models)
+        return TrainedStep(
+            backward=backward,
+            parts=parts,
+            optimizers=stepped,
+            levels=levels,
+            home=home,
+            entry=entry,
+            models=models,
+        )
 
-    def _stepped(self, parts: tuple[Part, ...]) -> tuple[Optimizer, ...]:
+    def _stepped(self, parts: tuple[StepPart, ...]) -> tuple[Optimizer, ...]:
         units = [
             self.bindings.resolve(self.source.frame(part.statement), root_unit(part.subject))
             for part in parts
@@ -222,8 +229,8 @@ class Search:
         found = tuple(one for one in self.optimizers if one.thing in units)
         return found or (self.optimizers if len(self.optimizers) == 1 else ())
 
-    def _levels(self, backward: Part) -> tuple[Level, ...]:
-        levels = [Level(self.source.frame(backward.statement), backward.statement)]
+    def _levels(self, backward: StepPart) -> tuple[CallLevel, ...]:
+        levels = [CallLevel(self.source.frame(backward.statement), backward.statement)]
         while levels[-1].frame is not None and len(levels) < 12:
             function = levels[-1].frame
             sites = [
@@ -234,11 +241,11 @@ class Search:
             if not sites:
                 break
             levels.append(
-                Level(self.source.frame(sites[0]), self.source.statement(sites[0]), sites[0])
+                CallLevel(self.source.frame(sites[0]), self.source.statement(sites[0]), sites[0])
             )
         return tuple(levels)
 
-    def _home(self, levels: tuple[Level, ...], optimizers: tuple[Optimizer, ...]) -> int:
+    def _home(self, levels: tuple[CallLevel, ...], optimizers: tuple[Optimizer, ...]) -> int:
         """Return the lowest level that keeps the optimizers itself."""
         for place, level in enumerate(levels):
             if optimizers and all(one.thing.owner is level.frame for one in optimizers):
@@ -252,7 +259,7 @@ class Search:
         ]
         return own[-1] if own else len(levels) - 1
 
-    def _entry(self, level: Level, optimizers: tuple[Optimizer, ...]) -> cst.BaseStatement:
+    def _entry(self, level: CallLevel, optimizers: tuple[Optimizer, ...]) -> cst.BaseStatement:
         """Return the outermost loop around the training that does not make its optimizer anew."""
         entry = around = level.statement
         while True:

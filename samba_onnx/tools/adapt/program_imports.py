@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from samba_onnx.tools.adapt.edits import Edits
-from samba_onnx.tools.adapt.source import Source
+from samba_onnx.tools.adapt.source import ProgramSource
 
 _OURS = (
     ("samba", "import sambaflow.samba as samba"),
@@ -19,7 +19,7 @@ _OURS = (
 class Names:
     """Imports and free names of one program."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ProgramSource) -> None:
         self.source = source
         self.taken = {node.value for node in source.nodes if isinstance(node, cst.Name)}
         self.after_imports = ""
