@@ -21,44 +21,52 @@ if TYPE_CHECKING:
     from samba_onnx.tools.adapt.adapting import Adapted
 
 
+ProgramArgument = Annotated[
+    str, typer.Argument(metavar="PROGRAM", help="A training program of plain PyTorch.")
+]
+ArgumentsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[-- ARGUMENTS]...", help="The program's own command line, for --check."
+    ),
+]
+OutputOption = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE.py",
+        help="Write the SambaFlow program.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+PartialOption = Annotated[
+    bool,
+    typer.Option("--partial", help="Write it, too, if it cannot run before it is completed."),
+]
+CheckOption = Annotated[
+    int,
+    typer.Option(
+        "--check",
+        metavar="N",
+        min=0,
+        help="Run both programs for N steps, and compare losses and weights; this executes the program.",
+    ),
+]
+TimeoutOption = Annotated[
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=1, help="For each of the two programs."),
+]
+
+
 def adapt(
-    program: Annotated[
-        str, typer.Argument(metavar="PROGRAM", help="A training program of plain PyTorch.")
-    ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[-- ARGUMENTS]...", help="The program's own command line, for --check."
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE.py",
-            help="Write the SambaFlow program.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    partial: Annotated[
-        bool,
-        typer.Option("--partial", help="Write it, too, if it cannot run before it is completed."),
-    ] = False,
-    check: Annotated[
-        int,
-        typer.Option(
-            "--check",
-            metavar="N",
-            min=0,
-            help="Run both programs for N steps, and compare losses and weights; this executes the program.",
-        ),
-    ] = 0,
+    program: ProgramArgument,
+    arguments: ArgumentsArgument = None,
+    output: OutputOption = None,
+    partial: PartialOption = False,
+    check: CheckOption = 0,
     seed: SeedOption = 0,
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="SECONDS", min=1, help="For each of the two programs."),
-    ] = 600.0,
+    timeout: TimeoutOption = 600.0,
     json: JsonOption = None,
     quiet: QuietOption = False,
     verbose: VerboseOption = 0,
@@ -78,22 +86,16 @@ def adapt(
     require_libcst()
     refuse_overwriting(program, outputs={"--output": output, "--json": json})
     from samba_onnx.tools.adapt.adapting import adapt_source
-    from samba_onnx.tools.adapt.checking import CheckRequest
-    from samba_onnx.tools.adapt.checking import check as compare
     from samba_onnx.tools.adapt.source import read_source
 
     adapted = adapt_source(read_source(program))
-    compared: tuple[Check, StepReport] | None = None
-    if check and not adapted.blocking and not adapted.is_already:
-        request = CheckRequest(program, adapted, tuple(arguments or ()), check, seed, timeout)
-        compared = compare(request)
+    runs = not adapted.blocking and not adapted.is_already
+    compared = None
+    if check and runs:
+        compared = _compared(adapted, arguments or [], check, seed, timeout)
     agrees = compared is None or compared[0].agrees
     written = ""
-    if (
-        output is not None
-        and not adapted.is_already
-        and (partial or (agrees and not adapted.blocking))
-    ):
+    if output is not None and not adapted.is_already and (partial or (agrees and runs)):
         write_file(output, adapted.text.encode())
         written = output
     report = make_report(program, adapted, written, compared)
@@ -101,6 +103,23 @@ def adapt(
         report.headline, lambda rows: adapt_text(report, rows), report
     )
     return EXIT_YES if report.is_complete and agrees else EXIT_NO
+
+
+def _compared(
+    adapted: Adapted, arguments: list[str], steps: int, seed: int, seconds: float
+) -> tuple[Check, StepReport]:
+    """Run original and adapted program, and return how they differ."""
+    from samba_onnx.tools.adapt.checking import CheckRequest, check
+
+    request = CheckRequest(
+        program=adapted.path,
+        adapted=adapted,
+        arguments=tuple(arguments),
+        steps=steps,
+        seed=seed,
+        seconds=seconds,
+    )
+    return check(request)
 
 
 def make_report(

@@ -12,9 +12,9 @@ class CheckTolerance:
     """By how much two numbers may differ, and why."""
 
     losses: float
-    """Of the loss of a step: share of it, or of 1 if it is smaller."""
+    """What the loss of a step may be off by, as a share of it, or of 1 if it is smaller."""
     weights: float
-    """Of a weight or buffer after the last step: share of the largest number of its tensor."""
+    """What a number of a weight or buffer may be off by, as a share of its tensor's largest."""
     why: str
     """Why this much."""
 

@@ -17,7 +17,7 @@ from samba_onnx.tools.adapt.optimizer_edits import OptimizerEdits
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.replica_edits import ReplicaEdits
 from samba_onnx.tools.adapt.slicing import Slicer
-from samba_onnx.tools.adapt.source import ProgramSource
+from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 from samba_onnx.tools.adapt.unadaptable import refuse_frameworks, refuse_step
 
@@ -59,12 +59,13 @@ class Adapted:
         )
 
 
-def adapt_source(source: ProgramSource) -> Adapted:
+def adapt_source(source: ProgramFile) -> Adapted:
     """Adapt one program that is one file.
 
     Args:
         source: The program.
     """
+    # A program that cannot be adapted still shows what could be: --partial writes that.
     original = source.text
     if is_sambaflow(source):
         return Adapted(source.path, original, original, (), (), is_already=True)
@@ -78,7 +79,7 @@ def adapt_source(source: ProgramSource) -> Adapted:
     return Adapted(source.path, original, text, changes, points, tuple(port.whole_batches))
 
 
-def is_sambaflow(source: ProgramSource) -> bool:
+def is_sambaflow(source: ProgramFile) -> bool:
     """Whether a program imports SambaFlow, or this product under its names."""
     for node in source.nodes:
         if isinstance(node, cst.Import | cst.ImportFrom):
@@ -90,6 +91,7 @@ def is_sambaflow(source: ProgramSource) -> bool:
 
 def _training(port: ProgramPort) -> TrainedStep | None:
     """Return the one training step of a program; note why there is none."""
+    # One step is one graph; which of several to train is the author's to say.
     if refuse_frameworks(port):
         return None
     backwards = port.search.backwards()

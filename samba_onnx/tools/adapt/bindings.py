@@ -10,7 +10,7 @@ from functools import cached_property
 import libcst as cst
 
 from samba_onnx.tools.adapt.name_units import SELF, argument, target_units, unit_of
-from samba_onnx.tools.adapt.source import Frame, ProgramSource, walk
+from samba_onnx.tools.adapt.source import Frame, ProgramFile, walk
 
 _WRAPPERS = frozenset(
     {
@@ -55,7 +55,7 @@ class Thing:
 class Bindings:
     """The names of a program."""
 
-    def __init__(self, source: ProgramSource) -> None:
+    def __init__(self, source: ProgramFile) -> None:
         self.source = source
         self._assignments: dict[Thing, list[Assignment]] = defaultdict(list)
         self._globals: dict[Frame, set[str]] = defaultdict(set)
@@ -68,12 +68,14 @@ class Bindings:
                 self._assignments[self._target(frame, one.unit)].append(one)
 
     def _target(self, frame: Frame, unit: str) -> Thing:
+        # Attributes belong to the class: objects of one class are taken to be one object.
         if unit.startswith(f"{SELF}."):
             return Thing(self._class(frame), unit)
         return Thing(None if unit in self._globals[frame] else frame, unit)
 
     def _class(self, frame: Frame) -> cst.ClassDef | None:
         """Return the class whose ``self`` a function sees, from within functions of methods, too."""
+        # A closure inside of a method sees the method's self.
         while frame is not None:
             owner = self.source.class_of(frame)
             if owner is not None:
@@ -83,6 +85,7 @@ class Bindings:
 
     def thing(self, frame: Frame, unit: str) -> Thing:
         """Return the variable that a unit is in a frame, without following what it was given."""
+        # From the inside out, as Python looks for names.
         if unit.startswith(f"{SELF}."):
             return Thing(self._class(frame), unit)
         while frame is not None:
@@ -108,6 +111,7 @@ class Bindings:
 
     def callee(self, call: cst.Call) -> cst.FunctionDef | None:
         """Return the function of this file that a call calls; None for others."""
+        # Classes are called for their constructors: what is passed becomes attributes there.
         if isinstance(call.func, cst.Name):
             name = call.func.value
             if name in self.source.classes:
@@ -144,6 +148,7 @@ class Bindings:
 
     @cached_property
     def _sites(self) -> dict[cst.FunctionDef, list[cst.Call]]:
+        # Once for the file: every question about an argument asks for the calls of its function.
         found: dict[cst.FunctionDef, list[cst.Call]] = defaultdict(list)
         for call in self.source.calls:
             called = self.callee(call)
@@ -157,6 +162,7 @@ class Bindings:
 
     def passed(self, call: cst.Call, function: cst.FunctionDef) -> dict[str, cst.BaseExpression]:
         """Return what a call gives each parameter; defaults included, ``self`` by its receiver."""
+        # Defaults first, so that what the call states replaces them.
         names = list(parameters(function))
         values: dict[str, cst.BaseExpression] = {
             one.name.value: one.default
@@ -222,6 +228,7 @@ class Bindings:
     def _returned(
         self, function: cst.FunctionDef, index: int | None, seen: frozenset[Thing]
     ) -> Thing | None:
+        # The first return that names a variable: functions that return another object in each branch are rare.
         for node in walk(function.body):
             if isinstance(node, cst.Return) and node.value is not None:
                 value = self.bare(node.value)
@@ -233,6 +240,7 @@ class Bindings:
 
     def bare(self, value: cst.BaseExpression) -> cst.BaseExpression:
         """Return a module's expression without what only moves or wraps it, as ``.to(device)``."""
+        # Wrappers may be nested in any order, as compile(DDP(model.to(device))).
         while isinstance(value, cst.Call):
             if self.source.imported(value.func) in _WRAPPERS and value.args:
                 value = value.args[0].value
@@ -244,6 +252,7 @@ class Bindings:
 
     def maker(self, thing: Thing) -> cst.Call | None:
         """Return the call that makes what a variable holds first; None if no call does."""
+        # In another coat, the first value is still what was made.
         for one in self.assignments(thing):
             value = self.bare(one.value)
             if isinstance(value, cst.Call) and not one.repeated:
@@ -257,6 +266,7 @@ class Bindings:
             frame: The function; None for the module.
             thing: The object.
         """
+        # Own names win over attributes and those over globals, as a reader would choose.
         for unit in self._visible(frame):
             if self.resolve(frame, unit) == thing:
                 return unit
@@ -279,6 +289,7 @@ class Bindings:
 
 def parameters(function: cst.FunctionDef) -> dict[str, None]:
     """Return the names of a function's parameters, in their order."""
+    # Variadic ones are left out: nobody can tell what is in them.
     stated = function.params
     several = (*stated.posonly_params, *stated.params, *stated.kwonly_params)
     return {one.name.value: None for one in several}
@@ -286,13 +297,13 @@ def parameters(function: cst.FunctionDef) -> dict[str, None]:
 
 def _assignments(node: cst.CSTNode) -> Iterator[Assignment]:
     """Yield what one node gives values to."""
+    # Everything that can bind a name, as far as training programs use it.
     if isinstance(node, cst.Assign):
         for target in node.targets:
             yield from _targets(target.target, node.value, node)
-    elif (isinstance(node, cst.AnnAssign | cst.NamedExpr) and node.value is not None) or isinstance(
-        node, cst.AugAssign
-    ):
-        yield from _targets(node.target, node.value, node)
+    elif isinstance(node, cst.AnnAssign | cst.NamedExpr | cst.AugAssign):
+        # `x: int` alone gives no value.
+        yield from () if node.value is None else _targets(node.target, node.value, node)
     elif isinstance(node, cst.For):
         for unit in target_units(node.target):
             yield Assignment(unit, node.iter, None, node, repeated=True)
@@ -306,6 +317,7 @@ def _assignments(node: cst.CSTNode) -> Iterator[Assignment]:
 def _targets(
     target: cst.BaseExpression, value: cst.BaseExpression, node: cst.CSTNode
 ) -> Iterator[Assignment]:
+    # Nested targets as `(a, b), c` have one index for all of the inner ones, which is enough to see what varies.
     if isinstance(target, cst.Tuple | cst.List):
         for index, element in enumerate(target.elements):
             if unit_of(element.value):

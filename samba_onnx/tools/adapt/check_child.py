@@ -66,6 +66,7 @@ class Observation:
 
     def note_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         """Note how large gradients are in a step."""
+        # On the host and of the original alone: the device keeps its gradients to itself.
         for parameter in _parameters([optimizer]):
             if parameter.grad is not None:
                 size = parameter.grad.detach().abs()
@@ -76,7 +77,7 @@ class Observation:
         """Take what was trained, and the buffers beside it.
 
         Args:
-            optimizers: Those of the program, in the order of their steps.
+            optimizers: All that the program has, in the order of their steps.
         """
         trained = _parameters(optimizers)
         root = _smallest_with({id(parameter) for parameter in trained})
@@ -114,26 +115,13 @@ def observe_original(
     Returns:
         Losses, dropouts and what the program printed.
     """
-    seen = Observation(steps)
-
-    def stepped(optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if optimizer not in seen.optimizers:
-            seen.optimizers.append(optimizer)
-        seen.note_gradients(optimizer)
-        # Several optimizers make one step together: the first counts it, the last ends it.
-        seen.done += optimizer is seen.optimizers[0]
-        if optimizer is seen.optimizers[-1]:
-            seen.end_if_done(lambda: seen.collect(seen.optimizers))
-
-    backward = torch.Tensor.backward
-
-    def differentiated(loss: torch.Tensor, *args: Any, **options: Any) -> None:
-        seen.losses.append(float(loss.detach().sum()))
-        backward(loss, *args, **options)
-
+    # Backward says what the loss is, whatever the program calls it.
+    # Backward says what the loss is, whatever the program calls it.
+    watch = _TorchWatch(Observation(steps))
+    seen = watch.seen
     _leave_out_last(program, whole_batches)
-    with _no_dropout(seen), _replaced(torch.Tensor, "backward", differentiated):
-        hook = register_optimizer_step_post_hook(stepped)
+    with _no_dropout(seen), _replaced(torch.Tensor, "backward", watch.backward()):
+        hook = register_optimizer_step_post_hook(watch.stepped)
         try:
             printed = _run(program, arguments, seed, str(Path(program).resolve().parent))
         finally:
@@ -142,6 +130,35 @@ def observe_original(
         seen.collect(seen.optimizers)
     save_file(seen.tensors, weights)
     return _answer(seen, printed)
+
+
+class _TorchWatch:
+    """Notes what a plain program asks of torch."""
+
+    def __init__(self, seen: Observation) -> None:
+        self.seen = seen
+        self._backward = torch.Tensor.backward
+
+    def stepped(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        """Count a step of the optimizers, after it was made."""
+        seen = self.seen
+        if optimizer not in seen.optimizers:
+            seen.optimizers.append(optimizer)
+        seen.note_gradients(optimizer)
+        # Several optimizers make one step together: the first counts it, the last ends it.
+        seen.done += optimizer is seen.optimizers[0]
+        if optimizer is seen.optimizers[-1]:
+            seen.end_if_done(lambda: seen.collect(seen.optimizers))
+
+    def backward(self) -> Callable[..., None]:
+        """Return what stands for ``Tensor.backward``: a function, so that it becomes a method."""
+        seen, backward = self.seen, self._backward
+
+        def differentiated(loss: torch.Tensor, *args: Any, **options: Any) -> None:
+            seen.losses.append(float(loss.detach().sum()))
+            backward(loss, *args, **options)  # type: ignore[no-untyped-call]  # torch's own is not typed
+
+        return differentiated
 
 
 def observe_adapted(
@@ -173,39 +190,56 @@ def observe_adapted(
     import sambaflow.samba as samba
     import sambaflow.samba.utils as utils
 
-    seen = Observation(steps)
-    traced: list[Any] = []
-    run, trace = samba.session.run, utils.trace_graph
-
-    def tracing(model: Any, inputs: Any, optim: Any = None, *args: Any, **options: Any) -> Any:
-        traced[:] = [model, optim]
-        return trace(model, inputs, optim, *args, **options)
-
-    def collect() -> None:
-        optimizers = traced[1] if isinstance(traced[1], list | tuple) else [traced[1]]
-        samba.session.to_cpu(traced[0], list(optimizers))
-        seen.collect(optimizers)
-
-    def running(*args: Any, **options: Any) -> Any:
-        sections = [one.upper() for one in options.get("section_types", [])]
-        outputs = run(*args, **options)
-        if outputs and (not sections or "BCKWD" in sections):
-            seen.losses.append(float(samba.to_torch(outputs[0]).detach().sum()))
-        if not sections or "OPT" in sections:
-            seen.done += 1
-            seen.end_if_done(collect)
-        return outputs
-
-    with _no_dropout(seen):
+    watch = _SessionWatch(samba, utils, Observation(steps))
+    with _no_dropout(watch.seen):
         compiled = [*("compile", "--pef-name", "checked", "--output-folder", folder), *arguments]
         _run(program, compiled, seed, beside)
-        with _replaced(samba.session, "run", running), _replaced(utils, "trace_graph", tracing):
+        with (
+            _replaced(samba.session, "run", watch.run),
+            _replaced(utils, "trace_graph", watch.trace_graph),
+        ):
             pef = str(Path(folder) / "checked" / "checked.pef")
             printed = _run(program, ["run", "--pef", pef, *arguments], seed, beside)
-    if not seen.tensors:
-        collect()
-    save_file(seen.tensors, weights)
-    return _answer(seen, printed)
+    # A program that made fewer steps than were asked for ended by itself.
+    if not watch.seen.tensors:
+        watch.collect()
+    save_file(watch.seen.tensors, weights)
+    return _answer(watch.seen, printed)
+
+
+class _SessionWatch:
+    """Stands for two calls of SambaFlow's, and hands them on."""
+
+    def __init__(self, samba: Any, utils: Any, seen: Observation) -> None:
+        self.seen = seen
+        self._samba = samba
+        self._run, self._trace = samba.session.run, utils.trace_graph
+        self._model: Any = None
+        self._optimizers: list[Any] = []
+
+    def trace_graph(
+        self, model: Any, inputs: Any, optim: Any = None, *args: Any, **options: Any
+    ) -> Any:
+        """Trace a graph, and note model and optimizers."""
+        self._model = model
+        self._optimizers = list(optim) if isinstance(optim, list | tuple) else [optim]
+        return self._trace(model, inputs, optim, *args, **options)
+
+    def run(self, *args: Any, **options: Any) -> Any:
+        """Run the graph, and note the loss, which is its first output."""
+        sections = [one.upper() for one in options.get("section_types", [])]
+        outputs = self._run(*args, **options)
+        if outputs and (not sections or "BCKWD" in sections):
+            self.seen.losses.append(float(self._samba.to_torch(outputs[0]).detach().sum()))
+        if not sections or "OPT" in sections:
+            self.seen.done += 1
+            self.seen.end_if_done(self.collect)
+        return outputs
+
+    def collect(self) -> None:
+        """Copy weights to the host, and take them."""
+        self._samba.session.to_cpu(self._model, self._optimizers)
+        self.seen.collect(self._optimizers)
 
 
 def _answer(seen: Observation, printed: str) -> dict[str, Any]:
@@ -220,6 +254,7 @@ def _answer(seen: Observation, printed: str) -> dict[str, Any]:
 
 def _run(program: str, arguments: Sequence[str], seed: int, beside: str) -> str:
     """Run a program as ``python program.py`` does, and return what it printed."""
+    # A module that the program imports must be found beside it, as Python itself does.
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
@@ -250,6 +285,7 @@ def _replaced(owner: Any, name: str, value: object) -> Iterator[None]:
 @contextlib.contextmanager
 def _no_dropout(seen: Observation) -> Iterator[None]:
     """Set the rates of all dropouts to 0: the masks of two machines are not the same numbers."""
+    # Modules when they are made, functions when they are called: attention asks its own attribute.
     functional = nn.functional
     with contextlib.ExitStack() as stack:
         for kind, name in _RATED:
@@ -292,6 +328,7 @@ def _identity(seen: Observation, name: str) -> Callable[..., torch.Tensor]:
 
 def _leave_out_last(program: str, lines: Sequence[Sequence[int]]) -> None:
     """Let loaders that are made on some lines of a program leave out a smaller last batch."""
+    # By line: other loaders of the program, for validation, stay as they are.
     made = DataLoader.__init__
 
     def init(self: DataLoader[Any], *args: Any, **options: Any) -> None:
@@ -314,6 +351,7 @@ def _parameters(optimizers: Sequence[torch.optim.Optimizer]) -> list[torch.Tenso
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    # A copy by value: parameters of SambaFlow are tensors of another class.
     data = (
         tensor.detach().as_subclass(torch.Tensor)
         if type(tensor) is nn.Parameter

@@ -66,6 +66,7 @@ def check(request: CheckRequest) -> tuple[Check, StepReport]:
         UsageError: The original does not run by itself.
         ExecutionError: The adapted program does not run, or one of them takes too long.
     """
+    # Files in between: numbers of a whole model are no JSON.
     with temporary_folder("adapt") as name:
         folder = Path(name)
         original = _run_original(request, folder)
@@ -152,6 +153,7 @@ def _first_difference(
     errors: Sequence[float],
     tensors: Sequence[CheckedTensor],
 ) -> str:
+    # Losses in their order first: the first one that is off says more than all weights after it.
     for step, error in enumerate(errors):
         if not error <= TOLERANCE.losses:
             expected, found = original["losses"][step], adapted["losses"][step]
@@ -167,6 +169,7 @@ def _first_difference(
 
 
 def _relative(expected: float, found: float) -> float:
+    # NaN in both is the same; in one it is the largest difference there is.
     if math.isnan(expected) and math.isnan(found):
         return 0.0
     error = abs(expected - found) / max(1.0, abs(expected))
@@ -190,6 +193,7 @@ def _tensors(folder: Path, names: Sequence[str]) -> list[CheckedTensor]:
 def _drift(
     expected: Mapping[str, npt.NDArray[Any]], found: Mapping[str, npt.NDArray[Any]], place: int
 ) -> float:
+    # Only where Adam made something of nothing: with SGD a gradient of zero moves nothing.
     noise = expected.get(f"noise {place}")
     other = found.get(f"{place}")
     if noise is None or other is None or not noise.any():
@@ -226,6 +230,7 @@ def _printed(expected: Sequence[str], found: Sequence[str]) -> list[str]:
 
 
 def _is_near(one: str, other: str) -> bool:
+    # The words must be the same, the numbers only nearly.
     if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
         return False
     pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)

@@ -19,7 +19,7 @@ from samba_onnx.tools.adapt.name_units import (
 )
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.program_imports import Names
-from samba_onnx.tools.adapt.source import Frame, ProgramSource
+from samba_onnx.tools.adapt.source import Frame, ProgramFile
 
 _OTHER_PARSERS = ("click", "fire", "typer", "absl", "hydra", "tyro", "jsonargparse", "docopt")
 _RESERVED = frozenset(
@@ -33,7 +33,7 @@ class CommandLine:
 
     def __init__(
         self,
-        source: ProgramSource,
+        source: ProgramFile,
         bindings: Bindings,
         names: Names,
         edits: Edits,
@@ -49,6 +49,7 @@ class CommandLine:
 
     def _parse_call(self) -> cst.Call | None:
         """Return the call that parses the command line with argparse."""
+        # The first one: a program that parses twice does the same with both.
         for call in self.source.calls:
             if attribute_name(call.func) in {"parse_args", "parse_known_args"}:
                 return call
@@ -131,6 +132,7 @@ class CommandLine:
 
     def _add(self) -> None:
         """Parse the command line of a program that has none of its own."""
+        # A program without options still has to be told whether to compile or to run.
         self._own = (
             self.names.fresh("args")
             if "args" not in self.names.taken
@@ -184,6 +186,7 @@ class CommandLine:
         return None
 
     def _convert(self, made: cst.BaseStatement, parser: str) -> None:
+        # What adds arguments moves into a function: SambaFlow has one parser for each of its commands.
         assert self._call is not None
         block = list(self.source.block(made))
         parsing = self.source.statement(self._call)
@@ -236,6 +239,7 @@ class CommandLine:
 
     def _convert_function(self, made: cst.BaseStatement, parser: str) -> None:
         """Let a function that makes a parser take SambaFlow's, and add to that."""
+        # It has the right shape already, but for the parser that it makes.
         assert self._call is not None
         function = self.source.frame(made)
         assert function is not None
@@ -258,6 +262,7 @@ class CommandLine:
         self._parse_by(function.name.value)
 
     def _parse_by(self, function: str) -> None:
+        # What the program hands to parse_args, as a list for tests, stays the first argument.
         assert self._call is not None
         stated = f"common_parser_fn={function}" if function else ""
         known = attribute_name(self._call.func) == "parse_known_args"
@@ -276,6 +281,7 @@ class CommandLine:
         )
 
     def _refuse_reserved(self, statements: list[cst.BaseStatement]) -> None:
+        # The program's own meaning would win, and the framework could not be told any more.
         for statement in statements:
             for call in (one for one in self.source.calls if self.source.contains(statement, one)):
                 name = attribute_name(call.func)

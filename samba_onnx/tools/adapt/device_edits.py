@@ -37,6 +37,7 @@ class DeviceEdits:
 
     def plan(self) -> None:
         """Plan all edits."""
+        # Expressions before statements: a statement is gone if nothing is left of its expression.
         for node in self.source.nodes:
             if isinstance(node, cst.Call):
                 self._call(node)
@@ -51,6 +52,7 @@ class DeviceEdits:
     # Expressions.
 
     def _call(self, node: cst.Call) -> None:
+        # Functions by the module that they come from, methods by their names.
         name = attribute_name(node.func)
         imported = self.source.imported(node.func)
         if imported == "torch.device" and "cuda" in self.source.code(node):
@@ -89,6 +91,7 @@ class DeviceEdits:
 
     def is_device(self, value: cst.BaseExpression) -> bool:
         """Whether an expression is a device."""
+        # By convention where the text does not say: nobody calls a type `device`.
         code = self.source.code(value)
         last = code.rpartition(".")[2].strip("()")
         if last in {"device", "dev", "gpu", "rank", "local_rank", "device_id", "gpu_id", "DEVICE"}:
@@ -108,6 +111,7 @@ class DeviceEdits:
 
     def _choice(self, node: cst.IfExp) -> None:
         """Rewrite ``"cuda" if torch.cuda.is_available() else "cpu"``."""
+        # Inside of torch.device(...), the whole call is rewritten.
         values = {
             self.source.code(one).strip("'\"").partition(":")[0] for one in (node.body, node.orelse)
         }
@@ -146,6 +150,7 @@ class DeviceEdits:
 
     def _is_placement(self, small: cst.Expr | cst.Assign) -> bool:
         """Whether nothing is left of a statement without the calls that place something."""
+        # `x = x.to(device)`, and the same of several.
         if not any(node in self.port.edits.expressions for node in walk(small.value)):
             return False
         rest = self._bare(small.value)
@@ -169,6 +174,7 @@ class DeviceEdits:
         return self.source.code(value).strip("()").replace(" ", "")
 
     def _with(self, statement: cst.With) -> None:
+        # With several items, one of which is autocast, the type stays what the program says.
         if len(statement.items) != 1 or not isinstance(statement.items[0].item, cst.Call):
             return
         if self.source.imported(statement.items[0].item.func) in _AUTOCASTS:

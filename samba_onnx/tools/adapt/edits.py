@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.source import ProgramSource
+from samba_onnx.tools.adapt.source import ProgramFile
 
 Rewrite = Callable[[cst.BaseExpression], cst.BaseExpression]
 """Makes a new expression of one whose parts were rewritten already."""
@@ -32,7 +32,7 @@ class ProgramChange:
 class Edits:
     """Collects changes of a program."""
 
-    def __init__(self, source: ProgramSource) -> None:
+    def __init__(self, source: ProgramFile) -> None:
         self.source = source
         self.changes: list[ProgramChange] = []
         self.before: dict[cst.CSTNode, list[str]] = defaultdict(list)
@@ -55,6 +55,7 @@ class Edits:
         self, statement: cst.BaseStatement, code: list[str], pattern: str, what: str
     ) -> None:
         """Put statements in the place of one."""
+        # The first plan wins: who removed a statement knows more of it than who would change it later.
         if statement not in self.instead:
             self.instead[statement] = code
             self.note(statement, pattern, what)
@@ -63,6 +64,7 @@ class Edits:
         self, statement: cst.BaseStatement, code: str, pattern: str, what: str
     ) -> None:
         """Put statements before one."""
+        # Several models of one optimizer ask for the same line.
         if code not in self.before[statement]:
             self.before[statement].append(code)
             self.note(statement, pattern, what)
@@ -87,6 +89,7 @@ class Edits:
 
     def is_gone(self, node: cst.CSTNode) -> bool:
         """Whether a node is in a statement that something else replaces."""
+        # Inside of a replaced statement, nothing of the original is left to be changed.
         return any(one in self.instead for one in (node, *self.source.enclosing(node)))
 
     def apply(self) -> cst.Module:
@@ -121,6 +124,7 @@ class _Writer(cst.CSTTransformer):
     def _statement(
         self, original: cst.BaseStatement, updated: cst.CSTNode
     ) -> cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cst.BaseStatement]:
+        # Replacement, then what was put around it: an insertion stays where its statement was.
         assert isinstance(updated, cst.BaseStatement)
         own: list[cst.BaseStatement] = [updated]
         if original in self._edits.instead:
@@ -149,6 +153,7 @@ class _Writer(cst.CSTTransformer):
         return new
 
     def _parsed(self, code: Sequence[str]) -> list[cst.BaseStatement]:
+        # The program's own indentation and line ends, not ours.
         parsed: list[cst.BaseStatement] = []
         for text in code:
             module = cst.parse_module(text + "\n", self._config)
@@ -159,6 +164,7 @@ class _Writer(cst.CSTTransformer):
 
     def _is_empty(self, original: cst.BaseStatement) -> bool:
         """Whether nothing is left of an ``if`` or loop but its head."""
+        # `if use_cuda:` with nothing but device calls in it; an else keeps the condition.
         if (
             not isinstance(original, cst.If | cst.For | cst.With)
             or original.body not in self._emptied
@@ -168,6 +174,7 @@ class _Writer(cst.CSTTransformer):
 
 
 def _opened(statement: cst.With) -> list[cst.BaseStatement]:
+    # The comment above a with is about what is in it.
     body = [one for one in statement.body.body if isinstance(one, cst.BaseStatement)]
     if body and statement.leading_lines:
         lines = [*statement.leading_lines, *getattr(body[0], "leading_lines", ())]
@@ -186,6 +193,7 @@ def drop_arguments(node: cst.Call, names: frozenset[str]) -> cst.Call:
 
 def add_arguments(node: cst.Call, **values: str) -> cst.Call:
     """Return a call with more keyword arguments, given as code."""
+    # A call that has one argument on each line gets the new ones so, too.
     args = list(node.args)
     trailing = args[-1].comma if args else cst.MaybeSentinel.DEFAULT
     if args:

@@ -44,6 +44,7 @@ class FirstBatches:
         Args:
             inputs: What a batch consists of, in the step's function.
         """
+        # Upwards, one function after the other, as the batch came down.
         batch = FirstBatch()
         parts = reads(*(one.node for one in inputs))
         frame = self.training.frame
@@ -55,6 +56,7 @@ class FirstBatches:
 
     def _is_known(self, unit: str) -> bool:
         """Whether a function of the module can read a unit of the home level as it is."""
+        # A name of the module is the same in a function beside it.
         thing = self.bindings.thing(self.training.level.frame, unit)
         return thing.owner is None and "." not in unit
 
@@ -75,6 +77,7 @@ class FirstBatches:
         at_home: bool,
     ) -> dict[str, None]:
         """Go backwards from a statement to where its function, or its training, begins."""
+        # Statements first, then the head of the loop around them, and so on outwards.
         current = statement
         while not (at_home and current is self.training.entry):
             needed = self._block(current, needed, batch)
@@ -89,6 +92,7 @@ class FirstBatches:
     def _block(
         self, current: cst.BaseStatement, needed: dict[str, None], batch: FirstBatch
     ) -> dict[str, None]:
+        # Backwards: a later statement may need what an earlier one makes.
         for one in reversed(self.source.preceding(current)):
             if self.port.roles.of(one) is not None or isinstance(
                 one, cst.FunctionDef | cst.ClassDef
@@ -108,6 +112,7 @@ class FirstBatches:
         needed: dict[str, None],
         batch: FirstBatch,
     ) -> dict[str, None]:
+        # Its comment belongs to the loop, where the statement still stands.
         original = one
         codes = {unit: plain_name(unit) for unit in (*changed, *reads(one)) if "." in unit}
         one = self.port.rewritten(one)
@@ -127,6 +132,7 @@ class FirstBatches:
 
     def _head(self, loop: cst.For, needed: dict[str, None], batch: FirstBatch) -> dict[str, None]:
         """Write the first element of what a loop goes through."""
+        # next(iter(...)) begins anew: loaders and ranges can be gone through as often as one likes.
         bound = target_units(loop.target)
         if not any(unit in needed for unit in bound):
             return needed
@@ -143,6 +149,7 @@ class FirstBatches:
         self, loop: cst.For, needed: dict[str, None]
     ) -> tuple[cst.BaseExpression, cst.BaseExpression]:
         """Return target and values of a loop without counting and progress bars."""
+        # Counting and progress bars add nothing to a batch, and bars write to the terminal.
         target: cst.BaseExpression = loop.target
         values = loop.iter
         while isinstance(values, cst.Call) and values.args:
@@ -179,6 +186,7 @@ class FirstBatches:
         self, place: int, needed: dict[str, None], batch: FirstBatch
     ) -> dict[str, None]:
         """Return the units of the calling function that give what a function needs."""
+        # Parameters are followed into the call; all other names mean the same in both functions.
         frame = self.training.levels[place].frame
         above = self.training.levels[place + 1]
         if above.call is None or frame is None:
@@ -199,6 +207,7 @@ class FirstBatches:
     def _argument(
         self, unit: str, value: cst.BaseExpression, call: cst.Call, batch: FirstBatch
     ) -> dict[str, None]:
+        # Attributes of an object are read from it where the object has a name.
         if "." in unit:
             owner = root_unit(value)
             if owner == "self":

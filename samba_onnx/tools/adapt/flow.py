@@ -8,7 +8,7 @@ import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import Assignment, Bindings, Thing
 from samba_onnx.tools.adapt.name_units import SELF, reads, unit_of
-from samba_onnx.tools.adapt.source import ProgramSource
+from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _NUMBERS = frozenset({"min", "max", "float", "int", "len", "round", "sum", "abs", "bool"})
@@ -39,7 +39,7 @@ class Origin:
 class Flow:
     """The values of a training step, as its home level sees them."""
 
-    def __init__(self, source: ProgramSource, bindings: Bindings, training: TrainedStep) -> None:
+    def __init__(self, source: ProgramFile, bindings: Bindings, training: TrainedStep) -> None:
         self.source = source
         self.bindings = bindings
         self.training = training
@@ -51,6 +51,7 @@ class Flow:
             unit: A unit of the frame of a level.
             level: The level's place, counted from that of the backward pass.
         """
+        # Attributes are looked at by their class: who assigns them may be any of its methods.
         frame = self.training.levels[level].frame
         thing = self.bindings.thing(frame, unit)
         if isinstance(thing.owner, cst.ClassDef):
@@ -63,12 +64,14 @@ class Flow:
 
     def _is_repeated(self, one: Assignment) -> bool:
         """Whether training executes an assignment again and again."""
+        # A value counts as changing if any assignment to it can be executed between two steps.
         if self.source.contains(self.training.entry, one.node):
             return True
         below = [level.frame for level in self.training.levels[: self.training.home]]
         return self.source.frame(one.node) in below
 
     def _attribute(self, thing: Thing, unit: str, level: int) -> Origin:
+        # What __init__ alone assigns stays; a method may be called at any time.
         made = [self.source.frame(one.node) for one in self.bindings.assignments(thing)]
         varies = any(frame is not None and frame.name.value != "__init__" for frame in made)
         for place in range(level, self.training.home):
@@ -95,6 +98,7 @@ class Flow:
         return Origin(True, "")
 
     def _argument(self, unit: str, level: int) -> Origin:
+        # The argument's own parts decide: `train(model, epoch)` varies because epoch does.
         above = self.training.levels[level + 1]
         frame = self.training.levels[level].frame
         if above.call is None or frame is None:
@@ -111,6 +115,7 @@ class Flow:
 
     def is_number(self, unit: str, level: int = 0) -> bool:
         """Whether a value is surely a number of Python, and no tensor."""
+        # Where the text does not say, it is a tensor: a number then fails loudly when it is named.
         thing = self.bindings.thing(self.training.levels[level].frame, unit)
         made = self.bindings.assignments(thing)
         if made:
@@ -138,6 +143,7 @@ class Flow:
     def _makes_tensor(
         self, value: cst.BaseExpression, one: Assignment, seen: frozenset[Thing]
     ) -> bool:
+        # By where a function lives: what torch itself computes is a tensor, what torch.nn makes is none.
         frame = self.source.frame(one.node)
         if isinstance(value, cst.Tuple) and one.index is not None:
             return self._makes_tensor(value.elements[one.index].value, one, seen)
@@ -155,6 +161,7 @@ class Flow:
         return bool(unit) and self._is_tensor_thing(self.bindings.resolve(frame, unit), seen)
 
     def _makes_number(self, one: Assignment) -> bool:
+        # Counters of range and enumerate, and arithmetic of numbers; other calls are unknown.
         value = one.value
         name = unit_of(value.func) if isinstance(value, cst.Call) else ""
         if one.repeated and isinstance(one.node, cst.For) and isinstance(value, cst.Call):

@@ -17,6 +17,7 @@ _TAKEN = frozenset(
 
 def plain_name(unit: str) -> str:
     """Return a name for a unit outside of its object: ``model`` of ``self.model``."""
+    # Leading underscores would make a private name of an argument.
     return unit.removeprefix(f"{SELF}.").lstrip("_") or "value"
 
 
@@ -73,6 +74,7 @@ def substituted(node: cst.CSTNode, codes: Mapping[str, str]) -> cst.CSTNode:
         node: A statement or an expression.
         codes: The expression for each unit, and for calls and subscripts by their text.
     """
+    # Identical pairs are left out, so that most nodes stay the very objects of the program.
     changed = node.visit(
         _Substitution({unit: code for unit, code in codes.items() if unit != code})
     )
@@ -82,6 +84,7 @@ def substituted(node: cst.CSTNode, codes: Mapping[str, str]) -> cst.CSTNode:
 
 def statements_text(statements: Iterable[cst.CSTNode]) -> str:
     """Return statements as text at the level of a module."""
+    # Only whole lines and blocks: they are what a slice consists of.
     lines = [
         one
         for one in statements
@@ -92,6 +95,7 @@ def statements_text(statements: Iterable[cst.CSTNode]) -> str:
 
 def member(unit: str) -> str:
     """Return the attribute of the new module that holds a unit's object."""
+    # torch.nn.Module has methods and flags of these names.
     name = plain_name(unit)
     return f"{name}_" if name in _TAKEN else name
 
@@ -115,6 +119,7 @@ def module_text(
         body: The statements of ``forward``.
         result: What ``forward`` returns.
     """
+    # A plain class: base, constructor and forward are what the vendor's tutorials show.
     given = list(dict.fromkeys(members))
     sets = "".join(f"        self.{one} = {one}\n" for one in given)
     return (
@@ -137,8 +142,8 @@ def naming_text(
     Args:
         name: Its name.
         inputs: The tensors.
-        numbers: Those of them that are numbers of Python.
-        mappings: Those of them that are dictionaries of tensors.
+        numbers: The inputs that are numbers of Python.
+        mappings: The inputs that are dictionaries of tensors.
     """
     given, plain, several = list(inputs), set(numbers), list(mappings)
     # Where a dictionary goes into the model by name, all inputs do.
@@ -165,6 +170,7 @@ def _key(name: str, mappings: list[str]) -> str:
 
 
 def _tensor(name: str, numbers: set[str]) -> str:
+    # float32, in which torch multiplies tensors by Python's numbers as well.
     return f"torch.tensor(float({name}))" if name in numbers else name
 
 
@@ -180,6 +186,7 @@ def first_batch_text(
         named: The call that names its tensors.
         generators: Modules with a generator of their own that the program uses, ``numpy.random`` and ``random``.
     """
+    # fork_rng restores torch's generator; numpy's and Python's are restored by hand.
     states = list(generators)
     saved = "".join(f"    {_variable(one)} = {one}.get{_state(one)}()\n" for one in states)
     restored = "".join(f"    {one}.set{_state(one)}({_variable(one)})\n" for one in states)
@@ -221,6 +228,7 @@ def compile_text(
         arguments: The variable of the command line.
         leave: The statement that ends the program.
     """
+    # loss_indices says it outright: outputs beside the loss are not trained.
     indices = "" if optimizer == "None" else "    loss_indices=[0],\n"
     return (
         f'if {arguments}.command == "compile":\n'

@@ -50,6 +50,7 @@ class GraphEdits:
         self.accumulates = self._accumulates()
 
     def _names(self) -> GraphNames:
+        # The model's own class gives the name: LeNet becomes LeNetWithLoss.
         fresh = self.port.names.fresh
         unit = plain_name(self.cut.models[0] if self.cut.models else "model")
         kind = self._class_name() or "".join(part.capitalize() for part in unit.split("_"))
@@ -68,6 +69,7 @@ class GraphEdits:
 
     def _accumulates(self) -> bool:
         """Whether some backward passes are followed by no step."""
+        # A step in a block that the backward pass is not in happens less often than that.
         inner = self.training.backward.statement
         for part in self.training.parts:
             if (
@@ -82,6 +84,7 @@ class GraphEdits:
 
     def plan(self) -> None:
         """Plan all edits."""
+        # The text of the module first: it is made of statements that the run then replaces.
         batch = FirstBatches(self.port, self.training).batch(self.cut.inputs)
         self._set_up(batch)
         self._run()
@@ -95,6 +98,7 @@ class GraphEdits:
     # The module with the loss, and what is around it.
 
     def _set_up(self, batch: FirstBatch) -> None:
+        # Before the first step, and behind all that loads or freezes weights.
         home = self.training.level
         entry = self.training.entry
         names, port = self.names, self.port
@@ -126,6 +130,7 @@ class GraphEdits:
         port.edits.insert_before(entry, text, "compile-and-trace", what)
 
     def _new_functions(self, batch: FirstBatch, entry: cst.BaseStatement) -> None:
+        # Before the statement that uses them, for programs without functions are executed from top to bottom.
         inputs = [one.name for one in self.cut.inputs]
         numbers = [one.name for one in self.cut.inputs if one.is_number]
         mappings = [one.name for one in self.cut.inputs if one.is_mapping]
@@ -187,6 +192,7 @@ class GraphEdits:
         return self.port.rewritten(statement)
 
     def _member_values(self) -> list[str]:
+        # By the name that the home level has for it, or the expression that makes it.
         values = []
         flow = self.port.flow(self.training)
         for unit in (*self.cut.models, *self.cut.constants):
@@ -229,6 +235,7 @@ class GraphEdits:
     # The run in the loop.
 
     def _run(self) -> None:
+        # One run in the place of the first statement; the others are gone.
         place = self.cut.place or self.training.backward.statement
         code = self._run_text()
         if self.cut.condition is not None:
@@ -245,6 +252,7 @@ class GraphEdits:
                 )
 
     def _run_text(self) -> str:
+        # Converted to torch at once: what follows is the program's own, and expects tensors of torch.
         cut = self.cut
         inputs = ", ".join(self.port.source.code(one.node) for one in cut.inputs)
         rates = self._rates()
@@ -282,6 +290,7 @@ class GraphEdits:
 
     def _rates(self) -> str:
         """Return the argument that sends a learning rate that changes."""
+        # One learning rate for one optimizer; groups are followed by the session itself.
         if not self.port.schedules() or len(self.training.optimizers) != 1:
             return ""
         thing = self.training.optimizers[0].thing
@@ -292,6 +301,7 @@ class GraphEdits:
 
     def _conditional_text(self, run: str) -> str:
         """Return a run in one branch, and the program's own statements in the other."""
+        # The other branch is the program's own code, on the host's copy of the weights.
         condition = self.cut.condition
         assert condition is not None
         test = self.port.source.code(condition)
@@ -305,6 +315,7 @@ class GraphEdits:
     # What a run does itself.
 
     def _part(self, part: StepPart) -> None:
+        # Whatever is not needed any more is removed where it stands.
         edits = self.port.edits
         statement = part.statement
         if part.role is Role.BACKWARD and statement is not self.training.backward.statement:
@@ -345,6 +356,7 @@ class GraphEdits:
         return f"section_types={sections}" + (f", {rates}" if rates else "")
 
     def _clip(self, part: StepPart) -> None:
+        # Other norms have no section in a PEF, and the norm itself stays on the device.
         assert part.call is not None
         limit = argument(part.call, "max_norm", 1)
         kind = argument(part.call, "norm_type", 2)

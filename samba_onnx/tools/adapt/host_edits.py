@@ -49,11 +49,13 @@ class HostEdits:
 
     def plan(self) -> None:
         """Plan all edits."""
+        # Every use of the model is looked at: a missing copy would show old weights, and nobody would notice.
         for node in self.source.nodes:
             if isinstance(node, cst.Name | cst.Attribute) and self._is_model(node):
                 self._use(node)
 
     def _is_model(self, node: cst.Name | cst.Attribute) -> bool:
+        # Definitions and keywords have the name, and are no use of the object.
         unit = unit_of(node)
         above = self.source.parent(node)
         if not unit or isinstance(above, cst.Param | cst.AssignTarget):
@@ -85,6 +87,7 @@ class HostEdits:
         self._copy(node, statement, moments)
 
     def _is_harmless(self, node: cst.CSTNode, statement: cst.BaseStatement) -> bool:
+        # Shapes and modes are the same on host and device.
         above = self.source.parent(node)
         if isinstance(above, cst.Attribute) and above.attr.value in _HARMLESS:
             return True
@@ -105,6 +108,7 @@ class HostEdits:
 
     def _moments(self, statement: cst.BaseStatement, depth: int) -> Moments:
         """Say whether a statement is executed before the trace, after it, or both."""
+        # A function is executed when its callers are.
         frame = self.source.frame(statement)
         for place, level in enumerate(self.training.levels):
             if level.frame is frame:
@@ -125,6 +129,7 @@ class HostEdits:
 
     def _writes(self, node: cst.CSTNode, statement: cst.BaseStatement) -> bool:
         """Send weights to the RDU where the program writes them; refuse what nobody can follow."""
+        # Loading is followed by a copy to the device; arithmetic on weights is not.
         above = self.source.parent(node)
         name = above.attr.value if isinstance(above, cst.Attribute) and above.value is node else ""
         unit = unit_of(node)
@@ -194,6 +199,7 @@ class HostEdits:
     def _copy(
         self, node: cst.Name | cst.Attribute, statement: cst.BaseStatement, moments: Moments
     ) -> None:
+        # Once in a function that does not train: nothing changes weights in between.
         outer = self._whole(statement)
         frame = self.source.frame(statement)
         inside = frame in [level.frame for level in self.training.levels]
@@ -223,6 +229,7 @@ class HostEdits:
 
     def _whole(self, statement: cst.BaseStatement) -> cst.BaseStatement:
         """Return the outermost loop or ``with`` that a statement is in and that does not train."""
+        # One copy before a loop, and not one for each of its batches.
         marks = [level.statement for level in self.training.levels]
         while True:
             above = self.source.around(statement)

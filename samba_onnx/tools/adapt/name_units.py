@@ -13,6 +13,7 @@ SELF = "self"
 
 def unit_of(node: cst.CSTNode | None) -> str:
     """Return the unit that an expression is, as ``x`` or ``self.model``; an empty text for all others."""
+    # Attributes of other objects are followed by those objects: only `self` has no other name.
     if isinstance(node, cst.Name):
         return node.value
     is_own = (
@@ -61,6 +62,7 @@ class _Reads(cst.CSTVisitor):
         return False
 
     def visit_For(self, node: cst.For) -> bool:
+        # The target is written, not read.
         for part in (node.iter, node.body, node.orelse):
             if part is not None:
                 part.visit(self)
@@ -81,6 +83,7 @@ class _Reads(cst.CSTVisitor):
         return False
 
     def visit_Annotation(self, node: cst.Annotation) -> bool:
+        # Types are no values, and often name classes that are imported for checkers alone.
         return False
 
     def visit_Import(self, node: cst.Import) -> bool:
@@ -92,6 +95,7 @@ class _Reads(cst.CSTVisitor):
 
 def _visit_target(target: cst.BaseExpression, visitor: cst.CSTVisitor) -> None:
     """Look at a target of an assignment: what is written whole is not read, what is changed in part is."""
+    # `x[i] = y` needs x as it was, and `x = y` does not.
     if isinstance(target, cst.Tuple | cst.List):
         for element in target.elements:
             _visit_target(element.value, visitor)
@@ -101,6 +105,7 @@ def _visit_target(target: cst.BaseExpression, visitor: cst.CSTVisitor) -> None:
 
 def read_nodes(node: cst.CSTNode) -> list[cst.Name | cst.Attribute]:
     """Return the expressions of a node that read a unit, in their order."""
+    # Names of comprehensions and lambdas are theirs: they hide those of the function.
     reads = _Reads()
     node.visit(reads)
     return [one for one in reads.nodes if unit_of(one) not in reads.own]
@@ -132,6 +137,7 @@ def _writes(node: cst.CSTNode) -> Iterable[str]:
 
 def _changed(value: cst.BaseExpression) -> Iterable[str]:
     """Yield what a call for its effect alone changes: ``x.unsqueeze_(1)``, ``losses.append(x)``."""
+    # Python's own convention for lists and torch's for tensors; other methods are taken to change nothing.
     if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
         name = value.func.attr.value
         if name.endswith("_") or name in {"append", "extend", "update", "insert"}:
@@ -152,6 +158,7 @@ def argument(call: cst.Call, name: str, position: int | None = None) -> cst.Arg 
         name: Its keyword.
         position: Its place, counted from 0; None if it can only be given by keyword.
     """
+    # A keyword wins: behind it, positions are counted among plain arguments only.
     for one in call.args:
         if one.keyword is not None and one.keyword.value == name:
             return one

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.source import ProgramSource
+from samba_onnx.tools.adapt.source import ProgramFile
 
 _LONGEST = 160
 
@@ -35,7 +35,7 @@ class OpenPoint:
 class OpenPoints:
     """Collects the open points of one program."""
 
-    source: ProgramSource
+    source: ProgramFile
     found: list[OpenPoint] = field(default_factory=list)
 
     def add(
@@ -50,6 +50,7 @@ class OpenPoints:
             instead: What to write.
             blocks: Whether the program cannot run, or computes something else, as it is.
         """
+        # The same place may be found from several statements of a step.
         is_module = isinstance(node, cst.Module)
         line = 1 if is_module else self.source.line(node)
         code = "" if is_module else " ".join(self.source.code(node).split())[:_LONGEST]
@@ -67,5 +68,5 @@ class OpenPoints:
 
     @property
     def blocking(self) -> tuple[OpenPoint, ...]:
-        """Those that keep the program from running."""
+        """The points that keep the program from running."""
         return tuple(point for point in self.found if point.blocks)

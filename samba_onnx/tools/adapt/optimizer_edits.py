@@ -34,6 +34,7 @@ class OptimizerEdits:
             optimizer: Where it is made.
             limit: The largest norm of gradients, as code; empty if they are not clipped.
         """
+        # Others would have to be refused by the session; the reason is better said with the line.
         if optimizer.kind not in _ORDER:
             self.port.points.add(
                 optimizer.call,
@@ -58,6 +59,7 @@ class OptimizerEdits:
 
     def _translation(self, optimizer: Optimizer) -> tuple[str, dict[str, str]]:
         """Return the class, and the arguments whose defaults differ."""
+        # SambaFlow's defaults differ from torch's: all that differs is stated.
         call = optimizer.call
         if optimizer.kind == "SGD":
             return "SGD", {}
@@ -87,6 +89,7 @@ class OptimizerEdits:
 
     def _convert_models(self, optimizer: Optimizer) -> None:
         """Convert the modules before their parameters are given to anybody."""
+        # Before the parameters are collected: conversion gives them their names.
         place = self.port.source.statement(optimizer.anchor)
         for unit in optimizer.units:
             self.port.edits.insert_before(

@@ -12,14 +12,14 @@ from samba_onnx.tools.adapt.name_units import argument, reads, unit_of
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.program_imports import Names
 from samba_onnx.tools.adapt.roles import StepPart
-from samba_onnx.tools.adapt.source import Frame, ProgramSource, walk
+from samba_onnx.tools.adapt.source import Frame, ProgramFile, walk
 from samba_onnx.tools.adapt.trained_step import Optimizer, Search, TrainedStep
 
 
 class ProgramPort:
     """A program on its way to SambaFlow."""
 
-    def __init__(self, source: ProgramSource) -> None:
+    def __init__(self, source: ProgramFile) -> None:
         self.source = source
         self.bindings = Bindings(source)
         self.search = Search(source, self.bindings)
@@ -48,6 +48,7 @@ class ProgramPort:
 
     def generators(self) -> list[str]:
         """Return the generators besides torch's that the program draws from, as it names them."""
+        # By what is imported: a generator object of its own is the program's, and is drawn from in both runs alike.
         found = []
         for node in self.source.nodes:
             name = self.source.imported(node) if isinstance(node, cst.Attribute) else ""
@@ -66,6 +67,7 @@ class ProgramPort:
 
     def schedules(self) -> bool:
         """Whether the program changes a learning rate while it trains."""
+        # Schedulers, and the loop over param_groups that people write instead.
         for node in self.source.nodes:
             if isinstance(node, cst.Call):
                 name = self.source.imported(node.func)
@@ -104,6 +106,7 @@ class ProgramPort:
         Returns:
             The expression; empty, with an open point, if it cannot be said there.
         """
+        # A condition around it becomes a condition on the limit: None does not clip.
         assert part.call is not None
         limit = argument(part.call, "max_norm", 1)
         assert limit is not None

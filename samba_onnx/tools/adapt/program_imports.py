@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from samba_onnx.tools.adapt.edits import Edits
-from samba_onnx.tools.adapt.source import ProgramSource
+from samba_onnx.tools.adapt.source import ProgramFile
 
 _OURS = (
     ("samba", "import sambaflow.samba as samba"),
@@ -19,7 +19,7 @@ _OURS = (
 class Names:
     """Imports and free names of one program."""
 
-    def __init__(self, source: ProgramSource) -> None:
+    def __init__(self, source: ProgramFile) -> None:
         self.source = source
         self.taken = {node.value for node in source.nodes if isinstance(node, cst.Name)}
         self.after_imports = ""
@@ -28,6 +28,7 @@ class Names:
 
     def fresh(self, name: str) -> str:
         """Return a name, with a number behind it if the program has it for something else."""
+        # Numbered from 2, as people do.
         candidate, count = name, 1
         while candidate in self.taken:
             count += 1
@@ -41,6 +42,7 @@ class Names:
         Args:
             name: The module, as ``sys`` or ``torch``.
         """
+        # As the program itself imports it, under whatever name.
         for node in self.source.nodes:
             if isinstance(node, cst.Import):
                 for one in node.names:
@@ -86,6 +88,7 @@ class Names:
 
     def _last_import(self) -> cst.BaseStatement | None:
         """Return the last import before anything else of the module is executed."""
+        # Imports further down may depend on what was executed before.
         last = None
         for statement in self.source.module.body:
             small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from samba_onnx.tools.adapt.name_units import argument, attribute_name, root_unit, unit_of
-from samba_onnx.tools.adapt.source import ProgramSource, walk
+from samba_onnx.tools.adapt.source import ProgramFile, walk
 
 CLIPPING = "torch.nn.utils.clip_grad_norm_"
 _CLIPPINGS = frozenset({CLIPPING, "torch.nn.utils.clip_grad.clip_grad_norm_"})
@@ -39,7 +39,7 @@ class StepRoles:
     """The roles of a program's statements."""
 
     def __init__(
-        self, source: ProgramSource, optimizers: frozenset[str], scalers: frozenset[str]
+        self, source: ProgramFile, optimizers: frozenset[str], scalers: frozenset[str]
     ) -> None:
         """Take what the program calls its objects.
 
@@ -54,6 +54,7 @@ class StepRoles:
 
     def of(self, statement: cst.BaseStatement) -> StepPart | None:
         """Return the part that a statement plays in a training step; None if it plays none."""
+        # Only whole lines have a role: a call inside of an expression is used for its value.
         if isinstance(statement, cst.For):
             return self._loop(statement)
         if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
@@ -65,6 +66,7 @@ class StepRoles:
         return self._call(statement, value)
 
     def _call(self, statement: cst.BaseStatement, call: cst.Call) -> StepPart | None:
+        # By the last name: what has a method backward or zero_grad is a tensor, a module or an optimizer.
         if self.source.imported(call.func) in _CLIPPINGS:
             first = argument(call, "parameters", 0)
             return StepPart(Role.CLIP, statement, call, first.value if first else None)
@@ -95,6 +97,7 @@ class StepRoles:
         return StepPart(Role.BACKWARD, statement, call, owner)
 
     def _scaler(self, statement: cst.BaseStatement, call: cst.Call, name: str) -> StepPart | None:
+        # scaler.step(optimizer) steps the optimizer, the rest only keeps half precision from underflow.
         if name == "step" and call.args:
             return StepPart(Role.STEP, statement, call, call.args[0].value)
         return (
@@ -103,6 +106,7 @@ class StepRoles:
 
     def _loop(self, statement: cst.For) -> StepPart | None:
         """Find ``for p in model.parameters(): p.grad = None``."""
+        # The idiom of people who profile: set_to_none, before zero_grad had it.
         targets = [
             node.target for node in walk(statement.body) if isinstance(node, cst.AssignTarget)
         ]
@@ -112,6 +116,7 @@ class StepRoles:
         return StepPart(Role.ZERO, statement, None, statement.iter)
 
     def _is(self, owner: cst.BaseExpression, names: frozenset[str]) -> bool:
+        # step() is a method of schedulers and profilers, too: a name that holds no optimizer is none.
         return unit_of(owner).rpartition(".")[2] in names or (
             isinstance(owner, cst.Subscript) and root_unit(owner).rpartition(".")[2] in names
         )

@@ -84,6 +84,7 @@ class SliceValues:
 
     def _attributes(self, unit: str, gone: set[cst.BaseStatement]) -> list[cst.Attribute]:
         """Return the uses of a unit that is read by attributes only which no tensor has."""
+        # One use as a whole keeps all: the object would then have to leave the graph.
         found = []
         for node in self.source.nodes:
             if unit_of(node) != unit or self.source.frame(node) is not self.training.frame:
@@ -105,6 +106,7 @@ class SliceValues:
         models: tuple[str, ...],
     ) -> tuple[Input, ...]:
         """Return what moved statements take from the host, each once."""
+        # In the order of the first use, which is the order of forward's arguments.
         computed = {*models}
         found: dict[str, Input] = {}
         mappings = self._mappings(moved)
@@ -130,6 +132,7 @@ class SliceValues:
 
     def _taken(self, node: cst.CSTNode, computed: set[str]) -> Iterator[cst.BaseExpression]:
         """Yield the expressions of a node that are values of the host."""
+        # The largest expression that is the host's own: what it computes need not be traced.
         if isinstance(node, cst.AssignTarget | cst.Annotation | cst.CompFor | cst.Lambda):
             return
         if isinstance(node, cst.BaseExpression) and self._is_host_value(node, computed):
@@ -156,6 +159,7 @@ class SliceValues:
         return isinstance(node, cst.Call) and self.source.imported(node.func) in _RANDOM
 
     def _input_name(self, node: cst.BaseExpression, taken: set[str]) -> str:
+        # A key that is a word is what the author calls it: batch['label'] becomes label.
         unit = unit_of(node)
         if unit:
             return plain_name(unit)
@@ -179,6 +183,7 @@ class SliceValues:
 
     def is_global(self, unit: str) -> bool:
         """Whether a unit is a name of the module that forward can read as it is: imports, functions, numbers."""
+        # Functions, classes, modules and plain constants read the same from anywhere in the file.
         thing = self.bindings.thing(self.training.frame, unit)
         if thing.owner is not None:
             return False

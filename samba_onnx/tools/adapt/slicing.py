@@ -19,7 +19,7 @@ from samba_onnx.tools.adapt.name_units import (
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.roles import StepRoles
 from samba_onnx.tools.adapt.slice_values import Input, Output, SliceValues
-from samba_onnx.tools.adapt.source import ProgramSource, walk
+from samba_onnx.tools.adapt.source import ProgramFile, walk
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _MODES = frozenset({"train", "eval", "zero_grad"})
@@ -56,7 +56,7 @@ class Slicer:
 
     def __init__(
         self,
-        source: ProgramSource,
+        source: ProgramFile,
         bindings: Bindings,
         training: TrainedStep,
         roles: StepRoles,
@@ -72,6 +72,7 @@ class Slicer:
 
     def slice(self) -> Slice:
         """Return the part of the step that the RDU computes."""
+        # First what is moved; all else follows from what those statements read and write.
         before = list(self._before(self.training.backward.statement))
         expression = self.training.backward.subject
         assert expression is not None
@@ -104,6 +105,7 @@ class Slicer:
         )
 
     def _loss_name(self, free: list[str], moved: tuple[cst.BaseStatement, ...]) -> str:
+        # Programs call their criterion loss, often.
         return "step_loss" if "loss" in {*free, *writes(*moved)} else "loss"
 
     def _refuse_structures(
@@ -152,6 +154,7 @@ class Slicer:
 
     def _before(self, statement: cst.BaseStatement) -> Iterator[cst.BaseStatement]:
         """Yield what one iteration, or one call, executes before a statement."""
+        # Conditions around the backward pass are passed by: what stands before them is executed as well.
         above = self.source.around(statement)
         if above is not None and not isinstance(above, cst.For | cst.While):
             yield from self._before(above)
@@ -160,6 +163,7 @@ class Slicer:
 
     def _is_carried(self, unit: str, moved: tuple[cst.BaseStatement, ...]) -> bool:
         """Whether a unit is read by the first statement that writes it, as in ``loss += x``."""
+        # `loss += x` in the first moved statement needs the loss from before the step.
         for one in moved:
             if unit in writes(one):
                 return unit in reads(one)
@@ -169,6 +173,7 @@ class Slicer:
 
     def _tainted(self, before: list[cst.BaseStatement]) -> dict[cst.BaseStatement, bool]:
         """Say of each statement whether it needs what a model computes."""
+        # Forwards, as values flow: whoever reads a tainted value taints what it writes.
         known: set[str] = set()
         found = {}
         for one in before:
@@ -184,6 +189,7 @@ class Slicer:
 
     def _calls_model(self, statement: cst.BaseStatement) -> bool:
         """Whether a function of the program is called that reads a model which nobody gives it."""
+        # A function that reads a global model is as much a part of the step as the model's own call.
         for node in walk(statement):
             function = self.bindings.callee(node) if isinstance(node, cst.Call) else None
             if function is None or function.name.value == "__init__":
@@ -212,6 +218,7 @@ class Slicer:
         tainted: dict[cst.BaseStatement, bool],
     ) -> tuple[cst.BaseStatement, ...]:
         """Return the statements that the loss needs and that need a model."""
+        # Backwards from the loss: metrics need the model, too, but the loss does not need them.
         needed = dict(reads(loss))
         moved: list[cst.BaseStatement] = []
         for one in reversed(before):
@@ -222,6 +229,7 @@ class Slicer:
 
     def _read_later(self, moved: tuple[cst.BaseStatement, ...]) -> set[str]:
         """Return the units that anything of the step's function reads that the RDU does not compute."""
+        # Also what stands above in the text: a loop comes back to it.
         gone = {*moved, *(part.statement for part in self.training.parts)}
         frame = self.training.frame
         body = frame.body.body if frame is not None else self.source.module.body
@@ -245,6 +253,7 @@ class Slicer:
         inputs: Iterable[str],
     ) -> cst.BaseStatement | None:
         """Return where the RDU runs: at the first statement that it computes, or after the last input."""
+        # As early as inputs allow, so that metrics between forward and backward find the outputs.
         if not moved:
             return None
         first = before.index(moved[0])
@@ -271,6 +280,7 @@ class Slicer:
 
     def _condition(self, moved: tuple[cst.BaseStatement, ...]) -> cst.BaseExpression | None:
         """Return the condition of a backward pass whose forward pass is computed without it, too."""
+        # Phases of one loop: the same forward pass is trained in one and only looked at in the other.
         outer = {self.source.around(one) for one in moved}
         tests: list[cst.BaseExpression] = []
         node: cst.BaseStatement | None = self.training.backward.statement
@@ -294,6 +304,7 @@ class Slicer:
 
     def _refuse_decisions(self, moved: tuple[cst.BaseStatement, ...], inputs: set[str]) -> None:
         """Refuse branches by values that change: a graph is traced once."""
+        # A condition that stays the same is decided by the trace once and rightly.
         for one in moved:
             for node in walk(one):
                 test = getattr(node, "test", None)

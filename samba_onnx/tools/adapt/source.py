@@ -28,7 +28,7 @@ MOST_BYTES = 1 << 20
 _STEP_WORDS = (".zero_grad(", ".backward(", ".step(")
 
 
-class ProgramSource:
+class ProgramFile:
     """A file of Python with its tree."""
 
     def __init__(self, path: str, text: str) -> None:
@@ -57,6 +57,7 @@ class ProgramSource:
 
     def code(self, node: cst.CSTNode) -> str:
         """Return the text of a node, as it was written."""
+        # A node's own text ends with the spaces before its comma or newline.
         return self.module.code_for_node(node).strip()
 
     def line(self, node: cst.CSTNode) -> int:
@@ -80,6 +81,7 @@ class ProgramSource:
 
     def imported(self, node: cst.CSTNode) -> str:
         """Return the dotted name under which a node was imported, as ``torch.nn.Linear``; else an empty text."""
+        # Aliases, `from` imports and attributes of modules all lead to one name by which tables are kept.
         found = self._names.get(node, ())
         names: list[QualifiedName] = list(found() if callable(found) else found)
         ours = [one.name for one in names if one.source is QualifiedNameSource.IMPORT]
@@ -94,6 +96,7 @@ class ProgramSource:
 
     def class_of(self, function: Frame) -> cst.ClassDef | None:
         """Return the class whose method a function is; None if it is of none."""
+        # A method's parent is the block of its class, not the class.
         if function is None:
             return None
         block = self.parent(function)
@@ -102,6 +105,7 @@ class ProgramSource:
 
     def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
         """Return the innermost whole statement that a node is in, or is."""
+        # Expressions, small statements and arguments have the line that holds them.
         for one in (node, *self.enclosing(node)):
             if isinstance(one, cst.BaseStatement):
                 return one
@@ -109,6 +113,7 @@ class ProgramSource:
 
     def block(self, statement: cst.BaseStatement) -> Sequence[cst.BaseStatement]:
         """Return the statements among which one stands."""
+        # A suite on the line of its head has small statements only, and is left alone as a whole.
         above = self.parent(statement)
         if isinstance(above, cst.Module | cst.IndentedBlock):
             return above.body
@@ -121,6 +126,7 @@ class ProgramSource:
 
     def around(self, statement: cst.BaseStatement) -> cst.BaseStatement | None:
         """Return the compound statement in whose block one stands; None for the module and functions."""
+        # Functions and classes execute their blocks at another time than the line where they stand.
         for above in self.enclosing(statement):
             if isinstance(above, cst.FunctionDef | cst.ClassDef | cst.Module):
                 return None
@@ -162,6 +168,7 @@ class ProgramSource:
 
     def is_module(self, owner: cst.ClassDef | None) -> bool:
         """Whether a class is derived from ``torch.nn.Module``, as far as this file tells."""
+        # Bases in other files are not followed: their classes are found by what is done with objects.
         if owner is None:
             return False
         for base in owner.bases:
@@ -180,6 +187,7 @@ class _StepLines(cst.CSTTransformer):
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.SimpleStatementLine]:
+        # Each statement of a step is replaced by itself; a line of several would have to go as a whole.
         text = cst.Module(body=[original_node]).code
         if len(original_node.body) < 2 or not any(word in text for word in _STEP_WORDS):
             return updated_node
@@ -194,12 +202,13 @@ class _StepLines(cst.CSTTransformer):
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Yield a node and all in it, in the order of the text."""
+    # libcst.matchers finds nodes, too, but not in the order of the text.
     yield node
     for child in node.children:
         yield from walk(child)
 
 
-def read_source(path: str) -> ProgramSource:
+def read_source(path: str) -> ProgramFile:
     """Read and parse a program; nothing of it is executed.
 
     Args:
@@ -215,6 +224,6 @@ def read_source(path: str) -> ProgramSource:
             f"{printable(path)}: the file is larger than {MOST_BYTES:,} bytes", path=path
         )
     try:
-        return ProgramSource(str(Path(path)), content.decode("utf-8"))
+        return ProgramFile(str(Path(path)), content.decode("utf-8"))
     except UnicodeDecodeError:
         raise UsageError(f"{printable(path)}: expected a program in UTF-8", path=path) from None

@@ -9,7 +9,7 @@ import libcst as cst
 from samba_onnx.tools.adapt.bindings import Bindings, Thing
 from samba_onnx.tools.adapt.name_units import argument, root_unit, target_units, unit_of
 from samba_onnx.tools.adapt.roles import Role, StepPart, StepRoles
-from samba_onnx.tools.adapt.source import Frame, ProgramSource, walk
+from samba_onnx.tools.adapt.source import Frame, ProgramFile, walk
 
 _PARAMETERS = frozenset({"parameters", "named_parameters"})
 _OPTIMIZERS = "torch.optim."
@@ -74,7 +74,7 @@ class TrainedStep:
 class Search:
     """Finds what a program trains."""
 
-    def __init__(self, source: ProgramSource, bindings: Bindings) -> None:
+    def __init__(self, source: ProgramFile, bindings: Bindings) -> None:
         self.source = source
         self.bindings = bindings
         self.optimizers = self._optimizers()
@@ -84,6 +84,7 @@ class Search:
 
     def _names(self, units: set[str]) -> frozenset[str]:
         """Return the last names of units, and of all that are given one of them."""
+        # One round over calls and one over assignments: longer chains of names end in one of these.
         names = {unit.rpartition(".")[2] for unit in units}
         for function in self.source.functions:
             for call in self.bindings.call_sites(function):
@@ -101,6 +102,7 @@ class Search:
         return {self.kept(call).unit for call in made}
 
     def _optimizers(self) -> tuple[Optimizer, ...]:
+        # Schedulers and averaged models live in the same package, and step nothing themselves.
         found = []
         for call in self.source.calls:
             name = self.source.imported(call.func)
@@ -116,6 +118,7 @@ class Search:
 
     def kept(self, call: cst.Call) -> Thing:
         """Return the variable that keeps what a call makes."""
+        # From the inside out: what stands around the call says where its result goes.
         frame = self.source.frame(call)
         index: int | None = None
         for above in self.source.enclosing(call):
@@ -151,6 +154,7 @@ class Search:
 
     def _argument(self, call: cst.Call, value: cst.Call) -> Thing:
         """Return the parameter by which a function knows what is made in its call."""
+        # An optimizer that is made in a call is first known by the parameter that takes it.
         function = self.bindings.callee(call)
         if function is None:
             return Thing(self.source.frame(call), "")
@@ -167,6 +171,7 @@ class Search:
         return self._owners(self.source.frame(call), given.value, 0)
 
     def _owners(self, frame: Frame, value: cst.CSTNode, depth: int) -> list[cst.BaseExpression]:
+        # Groups, lists, filters and chains all end in somebody's parameters().
         owners: list[cst.BaseExpression] = [
             node.value
             for node in walk(value)
@@ -183,6 +188,7 @@ class Search:
 
     def backwards(self) -> tuple[StepPart, ...]:
         """Return all backward passes of the program, but those in modules of torch."""
+        # Compound statements have their lines looked at one by one.
         parts = []
         for node in self.source.nodes:
             if isinstance(node, cst.SimpleStatementLine):
@@ -221,6 +227,7 @@ class Search:
         )
 
     def _stepped(self, parts: tuple[StepPart, ...]) -> tuple[Optimizer, ...]:
+        # A program with a single optimizer has no choice, whatever it is called in the loop.
         units = [
             self.bindings.resolve(self.source.frame(part.statement), root_unit(part.subject))
             for part in parts
@@ -230,6 +237,7 @@ class Search:
         return found or (self.optimizers if len(self.optimizers) == 1 else ())
 
     def _levels(self, backward: StepPart) -> tuple[CallLevel, ...]:
+        # The first call stands for all: a loop that is entered from two places is compiled once.
         levels = [CallLevel(self.source.frame(backward.statement), backward.statement)]
         while levels[-1].frame is not None and len(levels) < 12:
             function = levels[-1].frame
@@ -247,6 +255,7 @@ class Search:
 
     def _home(self, levels: tuple[CallLevel, ...], optimizers: tuple[Optimizer, ...]) -> int:
         """Return the lowest level that keeps the optimizers itself."""
+        # The lowest level: the nearer to the loop, the fewer values have to be carried there.
         for place, level in enumerate(levels):
             if optimizers and all(one.thing.owner is level.frame for one in optimizers):
                 return place
@@ -261,6 +270,7 @@ class Search:
 
     def _entry(self, level: CallLevel, optimizers: tuple[Optimizer, ...]) -> cst.BaseStatement:
         """Return the outermost loop around the training that does not make its optimizer anew."""
+        # A loop over folds makes model and optimizer anew, and each fold traces a graph of its own.
         entry = around = level.statement
         while True:
             above = self.source.around(around)
