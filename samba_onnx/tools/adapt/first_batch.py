@@ -113,14 +113,16 @@ class FirstBatches:
         batch: FirstBatch,
     ) -> dict[str, None]:
         # Its comment belongs to the loop, where the statement still stands.
-        original = one
         codes = {unit: plain_name(unit) for unit in (*changed, *reads(one)) if "." in unit}
-        one = self.port.rewritten(one)
-        bare = one.with_changes(leading_lines=[]) if hasattr(one, "leading_lines") else one
-        batch.lines.insert(0, statements_text([substituted(bare, codes)]))
+        rewritten = self.port.rewritten(one)
+        if not rewritten:
+            return needed  # `if use_cuda: x = x.cuda()` gives x nothing new
+        if hasattr(rewritten[0], "leading_lines"):
+            rewritten[0] = rewritten[0].with_changes(leading_lines=[])
+        batch.lines.insert(0, statements_text(substituted(part, codes) for part in rewritten))
         # What a statement only changes in part, or might not write, is needed before it, too.
         rest = {unit: None for unit in needed if unit not in changed or isinstance(one, cst.If)}
-        return rest | {unit: None for unit in reads(original) if self._is_value(original, unit)}
+        return rest | {unit: None for unit in reads(one) if self._is_value(one, unit)}
 
     def _is_value(self, node: cst.CSTNode, unit: str) -> bool:
         """Whether a unit is something that the program computes, rather than an import or function."""

@@ -166,7 +166,8 @@ class GraphEdits:
         own = tuple(writes(*cut.moved))
         codes |= {self.port.source.code(one.node): one.name for one in cut.inputs}
         codes |= {unit: plain_name(unit) for unit in own if unit not in codes}
-        lines = [substituted(self._without_precision(one), codes) for one in cut.moved]
+        moved = [one for statement in cut.moved for one in self.port.rewritten(statement)]
+        lines = [substituted(one, codes) for one in moved]
         body = statements_text(lines)
         expression = self.training.backward.subject
         assert expression is not None
@@ -186,10 +187,6 @@ class GraphEdits:
             body=body,
             result=results,
         )
-
-    def _without_precision(self, statement: cst.BaseStatement) -> cst.BaseStatement:
-        """Return a statement with the changes that expressions in it get, as ``.to(device)`` removed."""
-        return self.port.rewritten(statement)
 
     def _member_values(self) -> list[str]:
         # By the name that the home level has for it, or the expression that makes it.
@@ -305,7 +302,9 @@ class GraphEdits:
         condition = self.cut.condition
         assert condition is not None
         test = self.port.source.code(condition)
-        own = statements_text(self.port.rewritten(one) for one in self.cut.moved)
+        own = statements_text(
+            one for statement in self.cut.moved for one in self.port.rewritten(statement)
+        )
         indent = "    "
         inner = "\n".join(indent + line if line else line for line in run.split("\n"))
         host = "\n".join(indent + line if line else line for line in own.split("\n"))

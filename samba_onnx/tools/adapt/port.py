@@ -41,10 +41,12 @@ class ProgramPort:
         """Return the variable that holds the command line in a function."""
         return self.command_line.variable(frame)
 
-    def rewritten(self, statement: cst.BaseStatement) -> cst.BaseStatement:
-        """Return a statement with the changes that were planned inside of it."""
+    def rewritten(self, statement: cst.BaseStatement) -> list[cst.BaseStatement]:
+        """Return a statement with the changes that were planned inside of it: none, if nothing is left."""
         changed = statement.visit(_Writer(self.edits))
-        return changed if isinstance(changed, cst.BaseStatement) else statement
+        if isinstance(changed, cst.FlattenSentinel):
+            return list(changed)
+        return [changed] if isinstance(changed, cst.BaseStatement) else []
 
     def generators(self) -> list[str]:
         """Return the generators besides torch's that the program draws from, as it names them."""

@@ -81,6 +81,11 @@ class ProgramFile:
 
     def imported(self, node: cst.CSTNode) -> str:
         """Return the dotted name under which a node was imported, as ``torch.nn.Linear``; else an empty text."""
+        inner = node
+        while isinstance(inner, cst.Attribute):
+            inner = inner.value
+        if not isinstance(inner, cst.Name):
+            return ""  # a method of what a call returns, which LibCST names after the function
         # Aliases, `from` imports and attributes of modules all lead to one name by which tables are kept.
         found = self._names.get(node, ())
         names: list[QualifiedName] = list(found() if callable(found) else found)
