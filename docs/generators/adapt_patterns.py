@@ -51,6 +51,7 @@ It executes the program as it is, with all that it reads and writes.
 - A loss may be off by 1e-4 of itself, a weight by 1e-3 of its tensor's largest: both compute in float32 and sum in another order.
 - Dropout is off in both: the RDU draws other masks by design.
 - Numbers whose gradients are nothing but rounding, as those of a bias before a normalisation, are left out: Adam makes whole steps of them in any direction.
+  So are the running means of normalisations behind them.
 - Where the adapted program leaves out a smaller last batch, so does the original.
 - What both print is compared by words and numbers; times are not. Other numbers are listed, and do not fail the check.
 

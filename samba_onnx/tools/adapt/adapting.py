@@ -37,7 +37,7 @@ class Adapted:
     points: tuple[OpenPoint, ...]
     """What a person has to look at."""
     whole_batches: tuple[tuple[int, int], ...] = ()
-    """First and last lines of the calls that make loaders, which now leave out a smaller last batch."""
+    """Line and column of the calls that make loaders, which now leave out a smaller last batch."""
     is_already: bool = False
     """Whether it was a SambaFlow program before."""
 

@@ -98,6 +98,10 @@ class Bindings:
         """Return all places that give a variable a value."""
         return self._assignments.get(thing, [])
 
+    def things(self) -> list[Thing]:
+        """Return all variables that are given a value somewhere."""
+        return list(self._assignments)
+
     def is_parameter(self, thing: Thing) -> bool:
         """Whether a variable is an argument of its function."""
         return isinstance(thing.owner, cst.FunctionDef) and thing.unit in parameters(thing.owner)
@@ -304,7 +308,7 @@ def _assignments(node: cst.CSTNode) -> Iterator[Assignment]:
     elif isinstance(node, cst.AnnAssign | cst.NamedExpr | cst.AugAssign):
         # `x: int` alone gives no value.
         yield from () if node.value is None else _targets(node.target, node.value, node)
-    elif isinstance(node, cst.For):
+    elif isinstance(node, cst.For | cst.CompFor):
         for unit in target_units(node.target):
             yield Assignment(unit, node.iter, None, node, repeated=True)
     elif isinstance(node, cst.WithItem) and node.asname is not None:

@@ -108,8 +108,8 @@ def observe_original(
         arguments: Its command line.
         steps: After how many steps of the optimizer it is ended.
         seed: What all generators begin with.
-        whole_batches: First and last lines of the calls that make loaders, whose smaller last batch
-            is left out as the adapted program does.
+        whole_batches: Line and column of the calls that make loaders, whose smaller last batch is
+            left out as the adapted program does.
         weights: File for weights and buffers.
 
     Returns:
@@ -326,15 +326,17 @@ def _identity(seen: Observation, name: str) -> Callable[..., torch.Tensor]:
     return dropped
 
 
-def _leave_out_last(program: str, lines: Sequence[Sequence[int]]) -> None:
-    """Let loaders that are made on some lines of a program leave out a smaller last batch."""
-    # By line: other loaders of the program, for validation, stay as they are.
+def _leave_out_last(program: str, places: Sequence[Sequence[int]]) -> None:
+    """Let loaders that are made at some places of a program leave out a smaller last batch."""
+    # By place: other loaders of the program, for validation, stay as they are.
     made = DataLoader.__init__
+    wanted = {tuple(place) for place in places}
 
     def init(self: DataLoader[Any], *args: Any, **options: Any) -> None:
         caller = sys._getframe(1)
-        inside = any(first <= caller.f_lineno <= last for first, last in lines)
-        if inside and caller.f_code.co_filename == program:
+        # Two bytes for an instruction: the place of the call that is being executed.
+        positions = list(caller.f_code.co_positions())[caller.f_lasti // 2]
+        if caller.f_code.co_filename == program and (positions[0], positions[2]) in wanted:
             options["drop_last"] = True
         made(self, *args, **options)
 

@@ -8,10 +8,17 @@ import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import parameters
 from samba_onnx.tools.adapt.graph_code import plain_name, statements_text, substituted
-from samba_onnx.tools.adapt.name_units import reads, root_unit, target_units, unit_of, writes
+from samba_onnx.tools.adapt.name_units import (
+    attribute_name,
+    reads,
+    root_unit,
+    target_units,
+    unit_of,
+    writes,
+)
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.slice_values import Input
-from samba_onnx.tools.adapt.source import Frame
+from samba_onnx.tools.adapt.source import Frame, walk
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _SHOWN = frozenset(
@@ -25,6 +32,8 @@ class FirstBatch:
 
     lines: list[str] = field(default_factory=list)
     """Statements, in their order."""
+    copies: bool = False
+    """Whether they copy an object that remembers where it is in its data."""
     needed: dict[str, str] = field(default_factory=dict)
     """What they take from the home level: an expression there, by its name in them."""
 
@@ -64,6 +73,12 @@ class FirstBatches:
         """Collect what one function contributes; return what the level above must have."""
         level = self.training.levels[place]
         at_home = place == self.training.home
+        for above in self.source.enclosing(level.call) if level.call is not None else ():
+            # `[step(batch) for batch in loader]` is a loop as well.
+            if isinstance(above, cst.ListComp | cst.GeneratorExp | cst.SetComp):
+                needed = self._head(above.for_in, needed, batch)
+            elif isinstance(above, cst.BaseStatement):
+                break
         needed = self._statement(level.statement, needed, batch, at_home)
         if at_home:
             return needed
@@ -119,20 +134,46 @@ class FirstBatches:
             return needed  # `if use_cuda: x = x.cuda()` gives x nothing new
         if hasattr(rewritten[0], "leading_lines"):
             rewritten[0] = rewritten[0].with_changes(leading_lines=[])
+        codes |= self._copies(one, batch)
         batch.lines.insert(0, statements_text(substituted(part, codes) for part in rewritten))
         # What a statement only changes in part, or might not write, is needed before it, too.
         rest = {unit: None for unit in needed if unit not in changed or isinstance(one, cst.If)}
-        return rest | {unit: None for unit in reads(one) if self._is_value(one, unit)}
+        return rest | {unit: None for unit in reads(*rewritten) if self._is_value(one, unit)}
+
+    def _copies(self, one: cst.BaseStatement, batch: FirstBatch) -> dict[str, str]:
+        """Return copies for objects that know where they are in their data: the loop begins with theirs."""
+        codes = {}
+        for call in (node for node in walk(one) if isinstance(node, cst.Call)):
+            if unit_of(call.func) == "next":
+                self.port.points.add(
+                    one,
+                    "iterator",
+                    "the first batch, whose shapes are compiled, would be taken out of this iterator",
+                    instead="loop over what the iterator was made of",
+                )
+            function = self.bindings.callee(call)
+            owner = call.func.value if isinstance(call.func, cst.Attribute) else None
+            if function is None or owner is None or not unit_of(owner):
+                continue
+            if any(unit.startswith("self.") for unit in writes(function.body)):
+                code = f"copy.deepcopy({plain_name(unit_of(owner))})"
+                codes[self.source.code(call.func)] = f"{code}.{attribute_name(call.func)}"
+                batch.copies = True
+        return codes
 
     def _is_value(self, node: cst.CSTNode, unit: str) -> bool:
         """Whether a unit is something that the program computes, rather than an import or function."""
         return self._is_variable(self.source.frame(node), unit)
 
     def _is_variable(self, frame: Frame, unit: str) -> bool:
+        if "." in unit:
+            return True  # an attribute or a method: both need the object
         thing = self.bindings.thing(frame, unit)
         return bool(self.bindings.assignments(thing)) or self.bindings.is_parameter(thing)
 
-    def _head(self, loop: cst.For, needed: dict[str, None], batch: FirstBatch) -> dict[str, None]:
+    def _head(
+        self, loop: cst.For | cst.CompFor, needed: dict[str, None], batch: FirstBatch
+    ) -> dict[str, None]:
         """Write the first element of what a loop goes through."""
         # next(iter(...)) begins anew: loaders and ranges can be gone through as often as one likes.
         bound = target_units(loop.target)
@@ -148,7 +189,7 @@ class FirstBatches:
         return rest | {unit: None for unit in reads(values) if self._is_value(loop, unit)}
 
     def _unwrapped(
-        self, loop: cst.For, needed: dict[str, None]
+        self, loop: cst.For | cst.CompFor, needed: dict[str, None]
     ) -> tuple[cst.BaseExpression, cst.BaseExpression]:
         """Return target and values of a loop without counting and progress bars."""
         # Counting and progress bars add nothing to a batch, and bars write to the terminal.
@@ -171,7 +212,7 @@ class FirstBatches:
             target = target.with_changes(lpar=[], rpar=[])
         return target, values
 
-    def _refuse_iterators(self, loop: cst.For, values: cst.BaseExpression) -> None:
+    def _refuse_iterators(self, loop: cst.For | cst.CompFor, values: cst.BaseExpression) -> None:
         """Refuse what can be gone through only once: its first batch would be lost."""
         unit = unit_of(values)
         thing = self.bindings.resolve(self.source.frame(loop), unit) if unit else None

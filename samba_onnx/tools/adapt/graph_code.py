@@ -18,15 +18,16 @@ _TAKEN = frozenset(
 def plain_name(unit: str) -> str:
     """Return a name for a unit outside of its object: ``model`` of ``self.model``."""
     # Leading underscores would make a private name of an argument.
-    return unit.removeprefix(f"{SELF}.").lstrip("_") or "value"
+    return unit.removeprefix(f"{SELF}.").lstrip("_") or unit
 
 
 class _Substitution(cst.CSTTransformer):
     """Writes other expressions for units."""
 
-    def __init__(self, codes: Mapping[str, str]) -> None:
+    def __init__(self, codes: Mapping[str, str], several: Mapping[str, list[str]]) -> None:
         super().__init__()
         self._codes = codes
+        self._several = several
 
     def visit_Attribute_attr(self, node: cst.Attribute) -> None:
         """Leave names behind a dot alone; ``leave_Attribute`` puts them back."""
@@ -41,7 +42,9 @@ class _Substitution(cst.CSTTransformer):
         self, original_node: cst.Attribute, updated_node: cst.Attribute
     ) -> cst.BaseExpression:
         code = self._codes.get(unit_of(original_node))
-        if code is not None and "." in unit_of(original_node):
+        if code is None:
+            code = self._codes.get(cst.Module(body=[]).code_for_node(original_node))
+        if code is not None and "." in cst.Module(body=[]).code_for_node(original_node):
             return cst.parse_expression(code)
         return updated_node.with_changes(attr=original_node.attr)
 
@@ -59,7 +62,10 @@ class _Substitution(cst.CSTTransformer):
     def _whole(
         self, original: cst.BaseExpression, updated: cst.BaseExpression
     ) -> cst.BaseExpression:
-        code = self._codes.get(cst.Module(body=[]).code_for_node(original))
+        text = cst.Module(body=[]).code_for_node(original)
+        several = self._several.get(text)
+        # What draws random numbers draws others each time: every place has an input of its own.
+        code = several.pop(0) if several else self._codes.get(text)
         return updated if code is None else cst.parse_expression(code)
 
     def _written(self, node: cst.Name) -> cst.BaseExpression:
@@ -67,17 +73,20 @@ class _Substitution(cst.CSTTransformer):
         return node if code is None else cst.parse_expression(code)
 
 
-def substituted(node: cst.CSTNode, codes: Mapping[str, str]) -> cst.CSTNode:
+def substituted(
+    node: cst.CSTNode, codes: Mapping[str, str], several: Mapping[str, list[str]] | None = None
+) -> cst.CSTNode:
     """Return a copy of a node in which units are written as other expressions.
 
     Args:
         node: A statement or an expression.
+        several: Expressions for the places where one text stands, in their order; those that were
+            written are taken off.
         codes: The expression for each unit, and for calls and subscripts by their text.
     """
     # Identical pairs are left out, so that most nodes stay the very objects of the program.
-    changed = node.visit(
-        _Substitution({unit: code for unit, code in codes.items() if unit != code})
-    )
+    other = {unit: code for unit, code in codes.items() if unit != code}
+    changed = node.visit(_Substitution(other, several or {}))
     assert isinstance(changed, cst.CSTNode)
     return changed
 
@@ -135,20 +144,23 @@ def module_text(
 
 
 def naming_text(
-    name: str, inputs: Iterable[str], numbers: Iterable[str], mappings: Iterable[str]
+    name: str,
+    inputs: Iterable[str],
+    numbers: Mapping[str, str],
+    mappings: Iterable[str],
 ) -> str:
     """Return the function that gives the tensors of a batch their names.
 
     Args:
         name: Its name.
         inputs: The tensors.
-        numbers: The inputs that are numbers of Python.
+        numbers: Expressions of tensors for the inputs that are numbers of Python.
         mappings: The inputs that are dictionaries of tensors.
     """
-    given, plain, several = list(inputs), set(numbers), list(mappings)
+    given, several = list(inputs), list(mappings)
     # Where a dictionary goes into the model by name, all inputs do.
     lines = [
-        f'{_key(one, several)}samba.from_torch_tensor({_tensor(one, plain)}, name="{one}"),'
+        f'{_key(one, several)}samba.from_torch_tensor({numbers.get(one, one)}, name="{one}"),'
         for one in given
         if one not in several
     ]
@@ -169,13 +181,15 @@ def _key(name: str, mappings: list[str]) -> str:
     return f'"{name}": ' if mappings else ""
 
 
-def _tensor(name: str, numbers: set[str]) -> str:
-    # float32, in which torch multiplies tensors by Python's numbers as well.
-    return f"torch.tensor(float({name}))" if name in numbers else name
-
-
 def first_batch_text(
-    name: str, arguments: Iterable[str], body: str, named: str, generators: Iterable[str]
+    *,
+    name: str,
+    arguments: Iterable[str],
+    body: str,
+    named: str,
+    generators: Iterable[str],
+    own: Iterable[str],
+    torch: str,
 ) -> str:
     """Return the function that draws the first batch.
 
@@ -184,20 +198,25 @@ def first_batch_text(
         arguments: What it takes.
         body: Statements that make the batch.
         named: The call that names its tensors.
+        own: Generators that the program made of torch's.
+        torch: The name by which it knows torch.
         generators: Modules with a generator of their own that the program uses, ``numpy.random`` and ``random``.
     """
     # fork_rng restores torch's generator; numpy's and Python's are restored by hand.
     states = list(generators)
     saved = "".join(f"    {_variable(one)} = {one}.get{_state(one)}()\n" for one in states)
     restored = "".join(f"    {one}.set{_state(one)}({_variable(one)})\n" for one in states)
+    saved += "".join(f"    {one}_before = {one}.get_state()\n" for one in own)
+    restored += "".join(f"    {one}.set_state({one}_before)\n" for one in own)
     return (
         f"def {name}({', '.join(arguments)}):\n"
         '    """Return the first batch, whose shapes all others have; no later one is another for it."""\n'
         f"{saved}"
-        "    with torch.random.fork_rng(devices=[]):\n"
+        f"    with {torch}.random.fork_rng(devices=[]):\n"
         f"{textwrap.indent(body, ' ' * 8)}\n"
+        f"        named = {named}\n"
         f"{restored}"
-        f"    return {named}\n"
+        "    return named\n"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import libcst as cst
 
@@ -19,12 +18,12 @@ from samba_onnx.tools.adapt.graph_code import (
     statements_text,
     substituted,
 )
-from samba_onnx.tools.adapt.name_units import argument, reads, root_unit, unit_of, writes
+from samba_onnx.tools.adapt.name_units import reads, unit_of, writes
 from samba_onnx.tools.adapt.port import ProgramPort
-from samba_onnx.tools.adapt.roles import Role, StepPart
+from samba_onnx.tools.adapt.roles import Role
+from samba_onnx.tools.adapt.run_edits import RunEdits
 from samba_onnx.tools.adapt.slice_values import Input
 from samba_onnx.tools.adapt.slicing import Slice
-from samba_onnx.tools.adapt.source import walk
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 
@@ -87,13 +86,13 @@ class GraphEdits:
         # The text of the module first: it is made of statements that the run then replaces.
         batch = FirstBatches(self.port, self.training).batch(self.cut.inputs)
         self._set_up(batch)
-        self._run()
-        for node, name in self.cut.renamed:
-            self.port.edits.rewrite(
-                node, partial(_renamed, name), "outputs", "it is an output of the run"
-            )
-        for part in self.training.parts:
-            self._part(part)
+        RunEdits(
+            port=self.port,
+            training=self.training,
+            cut=self.cut,
+            naming=self.names.naming,
+            accumulates=self.accumulates,
+        ).plan()
 
     # The module with the loss, and what is around it.
 
@@ -132,19 +131,26 @@ class GraphEdits:
     def _new_functions(self, batch: FirstBatch, entry: cst.BaseStatement) -> None:
         # Before the statement that uses them, for programs without functions are executed from top to bottom.
         inputs = [one.name for one in self.cut.inputs]
-        numbers = [one.name for one in self.cut.inputs if one.is_number]
+        torch = self.port.names.module("torch")
+        numbers = {
+            # float32, in which torch multiplies tensors by Python's numbers as well.
+            one.name: f"{torch}.tensor(float({one.name}))"
+            for one in self.cut.inputs
+            if one.is_number
+        }
         mappings = [one.name for one in self.cut.inputs if one.is_mapping]
         names = self.names
-        generators = self.port.generators()
         texts = [
             self._module_text(),
             naming_text(names.naming, inputs, numbers, mappings),
             first_batch_text(
-                names.drawing,
-                batch.needed,
-                "\n".join(batch.lines) or "pass",
-                f"{names.naming}({', '.join(map(self._plain, self.cut.inputs))})",
-                generators,
+                name=names.drawing,
+                arguments=batch.needed,
+                body="\n".join(batch.lines),
+                named=f"{names.naming}({', '.join(map(self._plain, self.cut.inputs))})",
+                generators=self.port.generators(),
+                own=self._own_generators(batch),
+                torch=torch,
             ),
         ]
         place = self.port.source.top(entry)
@@ -155,6 +161,30 @@ class GraphEdits:
             "what a step computes is a module with the loss in it, and its inputs have names",
         )
 
+    def _own_generators(self, batch: FirstBatch) -> list[str]:
+        """Return the generators of torch that the program made, where the first batch can reach them."""
+        if batch.copies:
+            self.port.names.module("copy")
+        made = []
+        frame = self.training.level.frame
+        for thing in self.port.bindings.things():
+            maker = self.port.bindings.maker(thing)
+            while maker is not None and isinstance(maker.func, cst.Attribute):
+                if self.port.source.imported(maker.func) == "torch.Generator":
+                    break
+                # torch.Generator().manual_seed(0) returns the generator
+                maker = maker.func.value if isinstance(maker.func.value, cst.Call) else None
+            is_seen = thing.owner in (None, frame) and "." not in thing.unit
+            if (
+                maker is not None
+                and is_seen
+                and self.port.source.imported(maker.func) == "torch.Generator"
+            ):
+                made.append(thing.unit)
+                if thing.owner is not None:
+                    batch.needed.setdefault(thing.unit, thing.unit)
+        return made
+
     def _plain(self, one: Input) -> str:
         """Return an input as an expression in which attributes of ``self`` are plain names."""
         codes = {unit: plain_name(unit) for unit in reads(one.node) if "." in unit}
@@ -164,16 +194,19 @@ class GraphEdits:
         cut = self.cut
         codes = {unit: f"self.{member(unit)}" for unit in (*cut.models, *cut.constants)}
         own = tuple(writes(*cut.moved))
+        several = self._several()
         codes |= {self.port.source.code(one.node): one.name for one in cut.inputs}
         codes |= {unit: plain_name(unit) for unit in own if unit not in codes}
         moved = [one for statement in cut.moved for one in self.port.rewritten(statement)]
-        lines = [substituted(one, codes) for one in moved]
+        lines = [substituted(one, codes, several) for one in moved]
         body = statements_text(lines)
         expression = self.training.backward.subject
         assert expression is not None
         loss = plain_name(cut.loss)
         if not unit_of(expression):
-            text = self.port.source.module.code_for_node(substituted(expression, codes)).strip()
+            text = self.port.source.module.code_for_node(
+                substituted(expression, codes, several)
+            ).strip()
             body = f"{body}\n{loss} = {text}".strip("\n")
         results = ", ".join([plain_name(cut.loss), *(one.code for one in cut.outputs)])
         return module_text(
@@ -187,6 +220,14 @@ class GraphEdits:
             body=body,
             result=results,
         )
+
+    def _several(self) -> dict[str, list[str]]:
+        """Return the inputs of calls by their text, in the order of the program."""
+        names: dict[str, list[str]] = {}
+        for one in self.cut.inputs:
+            if isinstance(one.node, cst.Call):
+                names.setdefault(self.port.source.code(one.node), []).append(one.name)
+        return names
 
     def _member_values(self) -> list[str]:
         # By the name that the home level has for it, or the expression that makes it.
@@ -228,154 +269,3 @@ class GraphEdits:
             instead="make model and optimizer in the function that starts the training",
         )
         return thing.unit
-
-    # The run in the loop.
-
-    def _run(self) -> None:
-        # One run in the place of the first statement; the others are gone.
-        place = self.cut.place or self.training.backward.statement
-        code = self._run_text()
-        if self.cut.condition is not None:
-            code = self._conditional_text(code)
-        what = "the RDU computes forward pass, loss, gradients and step in one run"
-        if self.cut.place is None or place is self.training.backward.statement:
-            self.port.edits.replace(self.training.backward.statement, [code], "run", what)
-        for one in self.cut.moved:
-            if one is place:
-                self.port.edits.replace(one, [code], "run", what)
-            else:
-                self.port.edits.remove(
-                    one, "loss-in-module", "it is computed in the module with the loss"
-                )
-
-    def _run_text(self) -> str:
-        # Converted to torch at once: what follows is the program's own, and expects tensors of torch.
-        cut = self.cut
-        inputs = ", ".join(self.port.source.code(one.node) for one in cut.inputs)
-        rates = self._rates()
-        sections = '    section_types=["FWD", "BCKWD"],\n' if self.accumulates else ""
-        shown = [cut.loss] if cut.loss_is_read else []
-        computed = [one.name for one in cut.outputs]
-        targets = [*(shown or ["_"]), *computed]
-        run = (
-            f"samba.session.run(\n"
-            f"    input_tensors={self.names.naming}({inputs}),\n"
-            f"    output_tensors={self._model_in_loop()}.output_tensors,\n"
-            f"{rates}{sections}{self._parallel()})"
-        )
-        if not shown and not cut.outputs:
-            return run
-        wanted = [*shown, *computed]
-        converted = f"{', '.join(wanted)} = {', '.join(f'samba.to_torch({one})' for one in wanted)}"
-        if targets == [cut.loss]:
-            return f"({cut.loss},) = {run}\n{converted}"
-        return f"{', '.join(targets)} = {run}\n{converted}"
-
-    def _model_in_loop(self) -> str:
-        first = self.training.models[0]
-        for unit in self.cut.models:
-            if self.port.bindings.resolve(self.training.frame, unit) == first:
-                return unit
-        return self.port.bindings.unit_in(self.training.frame, first) or plain_name(first.unit)
-
-    def _parallel(self) -> str:
-        """Return the arguments of a program that trains replicas."""
-        if not self.port.is_distributed():
-            return ""
-        args = self.port.arguments(self.training.frame)
-        return f"    data_parallel={args}.data_parallel,\n    reduce_on_rdu={args}.reduce_on_rdu,\n"
-
-    def _rates(self) -> str:
-        """Return the argument that sends a learning rate that changes."""
-        # One learning rate for one optimizer; groups are followed by the session itself.
-        if not self.port.schedules() or len(self.training.optimizers) != 1:
-            return ""
-        thing = self.training.optimizers[0].thing
-        unit = self.port.bindings.unit_in(self.training.frame, thing)
-        if not unit or self.port.has_groups(self.training.optimizers[0]):
-            return ""
-        return f'    hyperparam_dict={{"lr": {unit}.param_groups[0]["lr"]}},\n'
-
-    def _conditional_text(self, run: str) -> str:
-        """Return a run in one branch, and the program's own statements in the other."""
-        # The other branch is the program's own code, on the host's copy of the weights.
-        condition = self.cut.condition
-        assert condition is not None
-        test = self.port.source.code(condition)
-        own = statements_text(
-            one for statement in self.cut.moved for one in self.port.rewritten(statement)
-        )
-        indent = "    "
-        inner = "\n".join(indent + line if line else line for line in run.split("\n"))
-        host = "\n".join(indent + line if line else line for line in own.split("\n"))
-        model = self._model_in_loop()
-        return f"if {test}:\n{inner}\nelse:\n    samba.session.to_cpu({model})\n{host}"
-
-    # What a run does itself.
-
-    def _part(self, part: StepPart) -> None:
-        # Whatever is not needed any more is removed where it stands.
-        edits = self.port.edits
-        statement = part.statement
-        if part.role is Role.BACKWARD and statement is not self.training.backward.statement:
-            return
-        early = self.port.source.line(statement) < self.port.source.line(self.training.entry)
-        if (
-            part.role is Role.ZERO
-            and early
-            and self.port.source.frame(statement) is self.training.level.frame
-        ):
-            edits.remove(statement, "part-zero", "gradients are zero when the graph is traced")
-            return
-        if part.role is Role.CLIP:
-            self._clip(part)
-        elif self.accumulates and part.role is Role.STEP:
-            edits.replace(
-                statement,
-                [f"samba.session.run({self._step_arguments()})"],
-                "accumulation",
-                "the optimizer's section runs where the program steps",
-            )
-        elif self.accumulates and part.role is Role.ZERO:
-            edits.replace(
-                statement,
-                ['samba.session.run(section_types=["ZEROGRAD"])'],
-                "accumulation",
-                "the device keeps the sum of gradients, and sets it to zero here",
-            )
-        else:
-            edits.remove(
-                statement, f"part-{part.role.name.lower()}", f"a run does {part.role.value} itself"
-            )
-
-    def _step_arguments(self) -> str:
-        clipped = any(part.role is Role.CLIP for part in self.training.parts)
-        rates = self._rates().strip().rstrip(",")
-        sections = '["GRADNORM", "OPT"]' if clipped else '["OPT"]'
-        return f"section_types={sections}" + (f", {rates}" if rates else "")
-
-    def _clip(self, part: StepPart) -> None:
-        # Other norms have no section in a PEF, and the norm itself stays on the device.
-        assert part.call is not None
-        limit = argument(part.call, "max_norm", 1)
-        kind = argument(part.call, "norm_type", 2)
-        two = kind is None or self.port.source.code(kind.value) in {"2", "2.0"}
-        assigned = any(isinstance(node, cst.Assign) for node in walk(part.statement))
-        if limit is None or not two or assigned:
-            self.port.points.add(
-                part.statement,
-                "clipping",
-                "the RDU clips by the euclidean norm, and does not return it",
-                instead="give the optimizer max_grad_norm, and do not use the norm",
-            )
-            return
-        code = self.port.clipping(part, self.training)
-        if code:
-            self.port.limits[root_unit(part.call.func)] = code
-            self.port.edits.remove(
-                part.statement, "part-clip", "the optimizer clips by max_grad_norm"
-            )
-
-
-def _renamed(name: str, _: cst.BaseExpression) -> cst.BaseExpression:
-    return cst.Name(name)

@@ -61,6 +61,12 @@ class _Reads(cst.CSTVisitor):
         _visit_target(node.target, self)
         return False
 
+    def visit_AnnAssign(self, node: cst.AnnAssign) -> bool:
+        _visit_target(node.target, self)
+        if node.value is not None:
+            node.value.visit(self)
+        return False
+
     def visit_For(self, node: cst.For) -> bool:
         # The target is written, not read.
         for part in (node.iter, node.body, node.orelse):

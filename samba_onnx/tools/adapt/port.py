@@ -29,7 +29,7 @@ class ProgramPort:
         self.points = OpenPoints(source)
         self.command_line = CommandLine(source, self.bindings, self.names, self.edits, self.points)
         self.whole_batches: list[tuple[int, int]] = []
-        """First and last lines of calls whose loaders leave out a smaller last batch."""
+        """Line and column of calls whose loaders leave out a smaller last batch."""
         self.limits: dict[str, str] = {}
         """By which norm gradients are clipped, as code where the optimizer is made."""
 

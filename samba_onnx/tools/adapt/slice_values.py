@@ -10,7 +10,14 @@ import libcst as cst
 
 from samba_onnx.tools.adapt.flow import Flow
 from samba_onnx.tools.adapt.graph_code import plain_name
-from samba_onnx.tools.adapt.name_units import read_nodes, reads, root_unit, unit_of, writes
+from samba_onnx.tools.adapt.name_units import (
+    attribute_name,
+    read_nodes,
+    reads,
+    root_unit,
+    unit_of,
+    writes,
+)
 from samba_onnx.tools.adapt.source import walk
 
 _RANDOM = frozenset(
@@ -115,7 +122,9 @@ class SliceValues:
                 code = self.source.code(one)
                 number = bool(unit_of(one)) and self.flow.is_number(unit_of(one))
                 name = self._input_name(one, {other.name for other in found.values()})
-                found.setdefault(code, Input(name, one, number))
+                # A call is another value each time, of the same text: it may draw random numbers.
+                key = f"{code} {len(found)}" if isinstance(one, cst.Call) else code
+                found.setdefault(key, Input(name, one, number))
             for one in read_nodes(node):
                 unit = unit_of(one)
                 if unit in mappings and unit not in computed:
@@ -133,7 +142,17 @@ class SliceValues:
     def _taken(self, node: cst.CSTNode, computed: set[str]) -> Iterator[cst.BaseExpression]:
         """Yield the expressions of a node that are values of the host."""
         # The largest expression that is the host's own: what it computes need not be traced.
-        if isinstance(node, cst.AssignTarget | cst.Annotation | cst.CompFor | cst.Lambda):
+        if isinstance(
+            node, cst.AssignTarget | cst.Annotation | cst.CompFor | cst.Lambda | cst.AsName
+        ):
+            return
+        if isinstance(node, cst.AnnAssign | cst.NamedExpr):
+            if node.value is not None:
+                yield from self._taken(node.value, computed)
+            return
+        if isinstance(node, cst.For):
+            for part in (node.iter, node.body):
+                yield from self._taken(part, computed)
             return
         if isinstance(node, cst.BaseExpression) and self._is_host_value(node, computed):
             yield node
@@ -146,7 +165,9 @@ class SliceValues:
 
     def _is_host_value(self, node: cst.BaseExpression, computed: set[str]) -> bool:
         units = reads(node)
-        if not units or computed & set(units):
+        if computed & set(units):
+            return False
+        if not units:
             return False
         unit = unit_of(node)
         if unit:
@@ -155,8 +176,15 @@ class SliceValues:
             return self.flow.origin(unit).varies or self.flow.is_tensor(unit)
         if isinstance(node, cst.Subscript):
             return any(self.flow.origin(one).varies or self.flow.is_tensor(one) for one in units)
-        # Random numbers come from the host's generator, in the order in which the program draws.
-        return isinstance(node, cst.Call) and self.source.imported(node.func) in _RANDOM
+        if not isinstance(node, cst.Call):
+            return False
+        # Random numbers come from the host's generator, in the order in which the program draws; so
+        # may those of the program's own functions.
+        if self.source.imported(node.func) in _RANDOM:
+            return True
+        function = self.bindings.callee(node)
+        is_plain = function is not None and self.source.class_of(function) is None
+        return is_plain and any(self.flow.origin(one).varies for one in reads(*node.args))
 
     def _input_name(self, node: cst.BaseExpression, taken: set[str]) -> str:
         # A key that is a word is what the author calls it: batch['label'] becomes label.
@@ -168,6 +196,8 @@ class SliceValues:
             root = plain_name(root_unit(node))
             name = key if key.isidentifier() and self.source.code(node.slice[0]) != key else root
             name = f"{root}_{key}" if key.isdigit() else name
+        elif isinstance(node, cst.Call) and self.source.imported(node.func) not in _RANDOM:
+            name = f"{attribute_name(node.func) or unit_of(node.func)}_result"
         else:
             name = "noise"
         count, free = 1, name

@@ -17,7 +17,7 @@ from samba_onnx.tools.adapt.name_units import (
     writes,
 )
 from samba_onnx.tools.adapt.open_points import OpenPoints
-from samba_onnx.tools.adapt.roles import StepRoles
+from samba_onnx.tools.adapt.roles import Role, StepRoles
 from samba_onnx.tools.adapt.slice_values import Input, Output, SliceValues
 from samba_onnx.tools.adapt.source import ProgramFile, walk
 from samba_onnx.tools.adapt.trained_step import TrainedStep
@@ -256,6 +256,9 @@ class Slicer:
         # As early as inputs allow, so that metrics between forward and backward find the outputs.
         if not moved:
             return None
+        step = self._late_step(moved, before)
+        if step is not None:
+            return step
         first = before.index(moved[0])
         between = [one for one in before[first:] if one not in moved]
         late = [one for one in between if any(unit in writes(one) for unit in inputs)]
@@ -277,6 +280,41 @@ class Slicer:
                     instead="compute it in forward, or after the loss",
                 )
         return after[0] if after else self.training.backward.statement
+
+    def _late_step(
+        self, moved: tuple[cst.BaseStatement, ...], before: list[cst.BaseStatement]
+    ) -> cst.BaseStatement | None:
+        """Return the statement that steps, if a rate is set between the forward pass and it."""
+        block = list(self.source.block(self.training.backward.statement))
+        begin = block.index(self.training.backward.statement)
+        steps = [
+            one
+            for one in block[begin:]
+            for part in [self.roles.of(one)]
+            if part is not None and part.role is Role.STEP
+        ]
+        if not steps:
+            return None
+        after = block[begin + 1 : block.index(steps[0])]
+        between = [one for one in before[before.index(moved[0]) :] if one not in moved] + after
+        kept = [one for one in between if self.roles.of(one) is None]
+        if not any(self._sets_rate(one) for one in kept):
+            return None
+        written = {*writes(*moved)}
+        for one in kept:
+            if written & set(reads(one)):
+                self.points.add(
+                    one,
+                    "rate-before-step",
+                    "a rate is set between forward pass and step, and this needs what the forward pass computes",
+                    instead="set the rate before the forward pass",
+                )
+        return steps[0]
+
+    def _sets_rate(self, statement: cst.BaseStatement) -> bool:
+        """Whether a statement changes the numbers of an optimizer, itself or by a scheduler."""
+        code = self.source.code(statement)
+        return "param_groups" in code or ".step(" in code
 
     def _condition(self, moved: tuple[cst.BaseStatement, ...]) -> cst.BaseExpression | None:
         """Return the condition of a backward pass whose forward pass is computed without it, too."""

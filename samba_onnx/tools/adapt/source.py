@@ -64,9 +64,9 @@ class ProgramFile:
         """Return the number of a node's first line, from 1."""
         return int(self._places[node].start.line)
 
-    def end(self, node: cst.CSTNode) -> int:
-        """Return the number of a node's last line."""
-        return int(self._places[node].end.line)
+    def column(self, node: cst.CSTNode) -> int:
+        """Return the number of a node's first column, from 0."""
+        return int(self._places[node].start.column)
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """Return what a node is a part of; None for the module."""

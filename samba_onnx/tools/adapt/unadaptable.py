@@ -80,7 +80,6 @@ def _refuse_details(port: ProgramPort, training: TrainedStep) -> None:
             "the graph is differentiated once more, by something else",
             instead="add the losses up, and differentiate their sum",
         )
-    frames = [level.frame for level in training.levels]
     zeroing = [one for one in training.parts if one.role is Role.ZERO]
     if not zeroing:
         port.points.add(
@@ -89,11 +88,12 @@ def _refuse_details(port: ProgramPort, training: TrainedStep) -> None:
             "gradients are never set to zero, so that each step adds to those before",
             instead="call optimizer.zero_grad() in every step",
         )
-    if "self" in {unit for one in training.optimizers for unit in one.units}:
+    made = [port.source.frame(one.call) for one in training.optimizers if "self" in one.units]
+    # A method that returns an optimizer of its own module is called where the module is known.
+    if any(frame is not None and frame.name.value == "__init__" for frame in made):
         port.points.add(
             training.optimizers[0].call,
             "model-trains-itself",
             "the module makes its optimizer itself",
             instead="make the optimizer where the module is made",
         )
-    assert frames

@@ -8,6 +8,7 @@ from typing import Final
 CORPUS: Final = Path(__file__).parent / "corpus"
 
 REFUSED: Final = {
+    "accelerate_loop.py": "framework",
     "carried_state.py": "carried-state",
     "click_cli.py": "command-line-library",
     "gan.py": "several-steps",

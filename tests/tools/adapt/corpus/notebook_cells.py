@@ -1,6 +1,5 @@
 # %% imports
 import torch, torch.nn as nn, torch.nn.functional as F
-import matplotlib
 
 # %% data
 g = torch.Generator().manual_seed(2147483647)
