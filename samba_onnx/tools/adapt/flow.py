@@ -8,7 +8,7 @@ import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import Assignment, Bindings, Thing
 from samba_onnx.tools.adapt.name_units import SELF, reads, unit_of
-from samba_onnx.tools.adapt.source import ProgramFile
+from samba_onnx.tools.adapt.source import ProgramFile, walk
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _NUMBERS = frozenset({"min", "max", "float", "int", "len", "round", "sum", "abs", "bool"})
@@ -107,11 +107,21 @@ class Flow:
         if value is None:
             return Origin(True, "")
         parts = {one: self.origin(one, level + 1) for one in reads(value)}
-        varies = any(part.varies for part in parts.values())
+        varies = any(part.varies for part in parts.values()) or self._is_made_anew(value)
         if unit_of(value):
             return Origin(varies, parts[unit_of(value)].code)
         same = all(part.code == one for one, part in parts.items())
         return Origin(varies, self.source.code(value) if same else "")
+
+    def _is_made_anew(self, value: cst.BaseExpression) -> bool:
+        """Whether an argument is computed in each call that training makes, as a batch that is drawn."""
+        calls = [one for one in walk(value) if isinstance(one, cst.Call)]
+        own = [one for one in calls if not self.source.imported(one.func).startswith("torch.nn.")]
+        below = [level.frame for level in self.training.levels[: self.training.home]]
+        return any(
+            self.source.contains(self.training.entry, one) or self.source.frame(one) in below
+            for one in own
+        )
 
     def is_number(self, unit: str, level: int = 0) -> bool:
         """Whether a value is surely a number of Python, and no tensor."""

@@ -212,7 +212,10 @@ class GraphEdits:
         return module_text(
             name=self.names.kind,
             base=self.port.names.base(),
-            members=[member(unit) for unit in (*cut.models, *cut.constants)],
+            members=[
+                *(member(unit) for unit in (*cut.models, *cut.constants)),
+                *(member(one.unit) for one in self._unread_models()),
+            ],
             inputs=sorted(
                 (f"**{one.name}" if one.is_mapping else one.name for one in cut.inputs),
                 key=lambda name: name.startswith("**"),
@@ -243,7 +246,13 @@ class GraphEdits:
                     instead=f"make `{unit}` before the training begins, and hand it to the loop",
                 )
             values.append(code or unit)
-        return values
+        return [*values, *map(self._thing_at_home, self._unread_models())]
+
+    def _unread_models(self) -> list[Thing]:
+        """Return the modules that only a function of the program reads, which must be parts of the new one."""
+        resolve = self.port.bindings.resolve
+        known = [resolve(self.training.frame, unit) for unit in self.cut.models]
+        return [one for one in self.training.models if one not in known]
 
     def _at_home(self, unit: str) -> str:
         thing = self.port.bindings.resolve(self.training.frame, unit)

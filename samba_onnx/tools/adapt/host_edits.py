@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import libcst as cst
 
@@ -54,6 +55,28 @@ class HostEdits:
             if isinstance(node, cst.Name | cst.Attribute) and self._is_model(node):
                 self._use(node)
 
+    @cached_property
+    def _traced(self) -> set[cst.FunctionDef]:
+        """Functions of the program that the RDU computes with the step."""
+        found: set[cst.FunctionDef] = set()
+        waiting: list[cst.CSTNode] = [*self.cut.moved]
+        while waiting:
+            for node in walk(waiting.pop()):
+                function = self.port.bindings.callee(node) if isinstance(node, cst.Call) else None
+                if function is not None and function not in found:
+                    found.add(function)
+                    waiting.append(function.body)
+        return found
+
+    def _is_called_elsewhere(self, function: Frame) -> bool:
+        """Whether the host calls a function, too, which the RDU computes in a step."""
+        sites = self.port.bindings.call_sites(function) if function is not None else []
+        return any(
+            self.source.frame(one) not in self._traced
+            and not any(self.source.contains(moved, one) for moved in self.cut.moved)
+            for one in sites
+        )
+
     def _is_model(self, node: cst.Name | cst.Attribute) -> bool:
         # Definitions and keywords have the name, and are no use of the object.
         unit = unit_of(node)
@@ -82,6 +105,11 @@ class HostEdits:
         moments = self._moments(statement, 0)
         if not moments.after:
             return
+        if self.source.frame(node) in self._traced:
+            if not self._is_called_elsewhere(self.source.frame(node)):
+                return
+            # While a graph is traced, the model has no outputs yet, and nothing is copied.
+            moments = Moments(before=True, after=True)
         if self._writes(node, statement):
             return
         self._copy(node, statement, moments)

@@ -7,6 +7,7 @@ from typing import Final
 import libcst as cst
 
 from samba_onnx.tools.adapt.edits import add_arguments, drop_arguments
+from samba_onnx.tools.adapt.graph_code import plain_name
 from samba_onnx.tools.adapt.name_units import argument
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.trained_step import Optimizer
@@ -91,10 +92,13 @@ class OptimizerEdits:
         """Convert the modules before their parameters are given to anybody."""
         # Before the parameters are collected: conversion gives them their names.
         place = self.port.source.statement(optimizer.anchor)
+        several = len({unit for one in self.port.search.optimizers for unit in one.units}) > 1
         for unit in optimizer.units:
+            # Two modules of one class would have the same names on the RDU.
+            prefix = f', parent_module_prefix="{plain_name(unit)}"' if several else ""
             self.port.edits.insert_before(
                 place,
-                f"samba.from_torch_model_({unit})",
+                f"samba.from_torch_model_({unit}{prefix})",
                 "from-torch-model",
                 "parameters get the names by which the RDU knows them",
             )

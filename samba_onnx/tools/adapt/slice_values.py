@@ -184,7 +184,11 @@ class SliceValues:
             return True
         function = self.bindings.callee(node)
         is_plain = function is not None and self.source.class_of(function) is None
-        return is_plain and any(self.flow.origin(one).varies for one in reads(*node.args))
+        return (
+            is_plain
+            and not self.calls_model(node)
+            and any(self.flow.origin(one).varies for one in reads(*node.args))
+        )
 
     def _input_name(self, node: cst.BaseExpression, taken: set[str]) -> str:
         # A key that is a word is what the author calls it: batch['label'] becomes label.
@@ -222,3 +226,21 @@ class SliceValues:
             return True
         simple = all(isinstance(one.value, cst.BaseNumber | cst.BaseString) for one in made)
         return simple and not self.flow.origin(unit).varies
+
+    def calls_model(self, part: cst.CSTNode) -> bool:
+        """Whether a function of the program is called that reads a model which nobody gives it."""
+        # A function that reads a global model is as much a part of the step as the model's own call.
+        for node in walk(part):
+            function = self.bindings.callee(node) if isinstance(node, cst.Call) else None
+            if function is None or function.name.value == "__init__":
+                continue
+            if self.source.is_module(self.source.class_of(function)):
+                continue
+            own = (unit for unit in reads(function.body) if unit)
+            for unit in own:
+                thing = self.bindings.resolve(function, unit)
+                if thing in self.training.models and not self.bindings.is_parameter(
+                    self.bindings.thing(function, unit)
+                ):
+                    return True
+        return False

@@ -181,29 +181,11 @@ class Slicer:
                 found[one] = False
                 continue
             found[one] = any(unit in known or self.is_model(unit) for unit in reads(one)) or (
-                self._calls_model(one)
+                self.values.calls_model(one)
             )
             changed = set(writes(one))
             known = known | changed if found[one] else known - changed
         return found
-
-    def _calls_model(self, statement: cst.BaseStatement) -> bool:
-        """Whether a function of the program is called that reads a model which nobody gives it."""
-        # A function that reads a global model is as much a part of the step as the model's own call.
-        for node in walk(statement):
-            function = self.bindings.callee(node) if isinstance(node, cst.Call) else None
-            if function is None or function.name.value == "__init__":
-                continue
-            if self.source.is_module(self.source.class_of(function)):
-                continue
-            own = (unit for unit in reads(function.body) if unit_of_self(unit) or "." not in unit)
-            for unit in own:
-                thing = self.bindings.resolve(function, unit)
-                if thing in self.training.models and not self.bindings.is_parameter(
-                    self.bindings.thing(function, unit)
-                ):
-                    return True
-        return False
 
     def _is_mode(self, statement: cst.BaseStatement) -> bool:
         """Whether a statement only says ``model.train()`` or the like."""
@@ -353,11 +335,6 @@ class Slicer:
                         "the branch would be decided once, when the graph is traced, and its condition changes",
                         instead="compute both and choose by torch.where, or by a factor of 0 or 1",
                     )
-
-
-def unit_of_self(unit: str) -> bool:
-    """Whether a unit is an attribute of ``self``."""
-    return unit.startswith("self.")
 
 
 def _opened(statement: cst.BaseStatement) -> Iterator[cst.BaseStatement]:
