@@ -15,6 +15,7 @@ from samba_onnx.tools.adapt.name_units import (
     read_nodes,
     reads,
     root_unit,
+    target_units,
     unit_of,
     writes,
 )
@@ -142,6 +143,11 @@ class SliceValues:
     def _taken(self, node: cst.CSTNode, computed: set[str]) -> Iterator[cst.BaseExpression]:
         """Yield the expressions of a node that are values of the host."""
         # The largest expression that is the host's own: what it computes need not be traced.
+        if isinstance(node, cst.BaseSimpleComp):
+            # Elements of what a comprehension goes through are its own.
+            yield from self._taken(node.for_in.iter, computed)
+            yield from self._taken(node.elt, computed | set(target_units(node.for_in.target)))
+            return
         if isinstance(
             node, cst.AssignTarget | cst.Annotation | cst.CompFor | cst.Lambda | cst.AsName
         ):
