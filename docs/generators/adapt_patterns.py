@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from samba_onnx.tools.adapt.adapting import Adapted, adapt_source
-from samba_onnx.tools.adapt.patterns import ADAPTED, OPEN
+from samba_onnx.tools.adapt.pattern_table import ADAPTED, OPEN
 from samba_onnx.tools.adapt.source import read_source
 
 PAGE = Path(__file__).parents[1] / "adapt.md"

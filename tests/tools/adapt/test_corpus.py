@@ -14,8 +14,8 @@ pytest.importorskip("torch")
 
 from docs.generators.adapt_patterns import PAGE, adapt_page, adapted_programs
 from samba_onnx.tools.adapt.adapting import adapt_source
-from samba_onnx.tools.adapt.patterns import ADAPTED as ADAPTED_PATTERNS
-from samba_onnx.tools.adapt.patterns import OPEN
+from samba_onnx.tools.adapt.pattern_table import ADAPTED as ADAPTED_PATTERNS
+from samba_onnx.tools.adapt.pattern_table import OPEN
 from samba_onnx.tools.adapt.source import ProgramFile
 from tests.cli.conftest import SambaPort
 from tests.tools.adapt.expected import ADAPTED, ALREADY, CORPUS, PROGRAMS, REFUSED
