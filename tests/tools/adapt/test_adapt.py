@@ -124,7 +124,9 @@ def test_gradients_are_clipped_by_the_optimizer(statement: str, limit: str) -> N
     ("places", "pattern", "line"),
     [
         (
-            {"behind": "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"},
+            {
+                "behind": "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    print(norm)"
+            },
             "clipping",
             11,
         ),
