@@ -52,6 +52,7 @@ OPEN: Final = {
     "command-line-library": "click, fire, typer, absl, hydra and other parsers",
     "reserved-argument": "an option that SambaFlow has for something else, and subcommands",
     "rate-before-step": "a rate that is set between forward pass and step, beside work on the outputs",
+    "lasting-evaluation": "`eval()` between steps, and never `train()` again",
     "weights-written": "weights that are written, or gradients that are read, on the host",
     "spawned-replicas": "`torch.multiprocessing.spawn`",
 }

@@ -6,6 +6,7 @@ from typing import Final
 
 import libcst as cst
 
+from samba_onnx.tools.adapt.name_units import attribute_name
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.roles import Role
 from samba_onnx.tools.adapt.trained_step import TrainedStep
@@ -96,4 +97,24 @@ def _refuse_details(port: ProgramPort, training: TrainedStep) -> None:
             "model-trains-itself",
             "the module makes its optimizer itself",
             instead="make the optimizer where the module is made",
+        )
+    _refuse_lasting_evaluation(port, training)
+
+
+def _refuse_lasting_evaluation(port: ProgramPort, training: TrainedStep) -> None:
+    """Refuse programs that go on to train in the mode of evaluation: the graph is compiled in one mode."""
+    calls = {attribute_name(call.func): call for call in port.source.calls if not call.args}
+    # Without layers that ask for the mode, there is no difference between the two.
+    asks = any(word in port.source.text for word in ("Dropout", "dropout", "BatchNorm"))
+    if "eval" not in calls or "train" in calls or not asks:
+        return
+    frame = port.source.frame(calls["eval"])
+    places = [calls["eval"], *(port.bindings.call_sites(frame) if frame is not None else ())]
+    if any(port.source.contains(training.entry, one) for one in places):
+        port.points.add(
+            calls["eval"],
+            "lasting-evaluation",
+            "nothing calls train() after this, so that dropout and normalisation stay off in all later steps; "
+            "the RDU trains with them",
+            instead="call model.train() before each epoch",
         )

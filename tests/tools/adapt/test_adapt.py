@@ -150,6 +150,12 @@ def test_what_cannot_be_adapted_is_named(places: dict[str, str], pattern: str, l
     assert points == {(pattern, line)}
 
 
+def test_a_mode_that_stays_is_named() -> None:
+    points = adapted(behind="model.eval()  # no more Dropout").blocking
+    assert [(point.pattern, point.line) for point in points] == [("lasting-evaluation", 11)]
+    assert adapted(behind="model.eval()").blocking == ()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
