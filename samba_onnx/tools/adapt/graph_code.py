@@ -213,7 +213,7 @@ def first_batch_text(
         '    """Return the first batch, whose shapes all others have; no later one is another for it."""\n'
         f"{saved}"
         f"    with {torch}.random.fork_rng(devices=[]):\n"
-        f"{textwrap.indent(body, ' ' * 8)}\n"
+        f"{textwrap.indent(body + chr(10) if body else '', ' ' * 8)}"
         f"        named = {named}\n"
         f"{restored}"
         "    return named\n"

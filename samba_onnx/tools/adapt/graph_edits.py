@@ -126,6 +126,8 @@ class GraphEdits:
             text += '\nsamba.session.run(section_types=["ZEROGRAD"])'
         self._new_functions(batch, entry)
         what = "model, loss and optimizer are compiled into a PEF, or traced with one"
+        # Behind functions, two blank lines, as formatters have it.
+        text = f"\n\n{text}" if port.source.top(entry) is entry else text
         port.edits.insert_before(entry, text, "compile-and-trace", what)
 
     def _new_functions(self, batch: FirstBatch, entry: cst.BaseStatement) -> None:
