@@ -22,7 +22,7 @@ _HEADER: Final = """\
 # Migration
 
 From SambaFlow nothing changes; from plain PyTorch six lines do. `samba-port lint script.py` says of either what will hurt
-([lint.md](lint.md)).
+([lint.md](lint.md)), and `samba-port adapt script.py` writes the second one as a SambaFlow program ([adapt.md](adapt.md)).
 
 ## From plain PyTorch
 

@@ -1,0 +1,131 @@
+"""The page of ``samba-port adapt``: ``python -m docs.generators.adapt_patterns`` writes it anew."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+from samba_onnx.tools.adapt.adapting import Adapted, adapt_source
+from samba_onnx.tools.adapt.pattern_table import ADAPTED, OPEN
+from samba_onnx.tools.adapt.source import read_source
+
+PAGE = Path(__file__).parents[1] / "adapt.md"
+CORPUS = Path(__file__).parents[2] / "tests" / "tools" / "adapt" / "corpus"
+SHOWN = "script_linear.py"
+
+_HEADER = """\
+# From a PyTorch program to a SambaFlow program
+
+`samba-port adapt` makes the changes that the vendor's guide to model conversion asks for, in the program's own style: comments, quotes
+and all that need not change stay as they are. It reads the program with its scopes, by [LibCST](https://libcst.readthedocs.io); install it
+by `pip install 'samba-onnx[adapt]'`.
+
+```
+samba-port adapt train.py                        # the difference, and what is left to do, with lines
+samba-port adapt train.py -o train_rdu.py        # the program
+samba-port adapt train.py --check 20             # runs both for 20 steps, and compares losses and weights
+samba-port exec train_rdu.py compile --pef-name train
+samba-port exec train_rdu.py run --pef out/train/train.pef
+```
+
+Nothing is executed without `--check`. The exit status is 1 if a person has to look at something first: an output that would not run,
+or that would compute something else, is not written unless `--partial` asks for it. What the program knew as options it still knows,
+behind `compile` or `run`.
+
+## One program, before and after
+
+```py
+{before}
+```
+
+```py
+{after}
+```
+
+## Is it the same?
+
+`--check N` runs both programs in a process each, from one seed, until the optimizer has made N steps; arguments of the program stand behind `--`.
+Compared are the loss of every step, and all weights and buffers after the last one; the first difference is named, and the exit status is 1.
+It executes the program as it is, with all that it reads and writes.
+
+- A loss may be off by 1e-4 of itself, a weight by 1e-3 of its tensor's largest: both compute in float32 and sum in another order.
+- Dropout is off in both: the RDU draws other masks by design.
+- Numbers whose gradients are nothing but rounding, as those of a bias before a normalisation, are left out: Adam makes whole steps of them in any direction.
+  So are the running means of normalisations behind them.
+- Where the adapted program leaves out a smaller last batch, so does the original.
+- What both print is compared by words and numbers; times are not. Other numbers are listed, and do not fail the check.
+
+The report then also says what the RDU makes of the step, as `samba-port inspect` does of its PEF, and what `samba-port lint` finds in the program.
+
+## What is adapted
+
+Tried on {count} programs in the style of tutorials, scripts and repositories: {complete} are adapted without a hand's touch, {refused} are refused with lines,
+{already} was written for SambaFlow already. `python -m docs.generators.adapt_patterns` makes this page of them.
+
+| pattern | what it is | programs |
+|---|---|---|
+{adapted}
+
+## What is left to a person
+
+A note does not keep the program from being written; all others do.
+
+| pattern | what it is | programs |
+|---|---|---|
+{open}
+
+## Limits
+
+- One file, with one training step: model, optimizer and loop may be in functions, classes and methods of it.
+- Shapes are those of the first batch; smaller last batches of loaders are left out.
+- Evaluation runs on the host, on copies of the weights. A program that only infers is refused: compile it with `samba-port convert`.
+- Lightning, ignite, accelerate and the Trainer of transformers have the loop themselves, and are refused.
+- The way back, from SambaFlow to plain PyTorch, is not there.
+"""
+
+
+def adapted_programs() -> dict[str, Adapted]:
+    """Return what becomes of every program of the corpus, by name."""
+    paths = sorted(CORPUS.glob("*.py"))
+    return {path.name: adapt_source(read_source(str(path))) for path in paths}
+
+
+def adapt_page() -> str:
+    """Return the page."""
+    programs = adapted_programs()
+    shown = programs[SHOWN]
+    complete = sum(not one.blocking and not one.is_already for one in programs.values())
+    return _HEADER.format(
+        before=shown.original.strip(),
+        after=shown.text.strip(),
+        count=len(programs),
+        complete=complete,
+        refused=sum(bool(one.blocking) for one in programs.values()),
+        already=sum(one.is_already for one in programs.values()),
+        adapted=_rows(ADAPTED, _found(programs, "changes")),
+        open=_rows(OPEN, _found(programs, "points")),
+    )
+
+
+def _found(programs: dict[str, Adapted], what: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, adapted in programs.items():
+        for pattern in sorted({one.pattern for one in getattr(adapted, what)}):
+            found[pattern].append(name.removesuffix(".py"))
+    return found
+
+
+def _rows(table: dict[str, str], found: dict[str, list[str]]) -> str:
+    return "\n".join(
+        f"| `{pattern}` | {text} | {_programs(found.get(pattern, []))} |"
+        for pattern, text in table.items()
+    )
+
+
+def _programs(names: list[str]) -> str:
+    few = ", ".join(names[:4])
+    return few if len(names) <= 4 else f"{len(names)}: {few}, ..."
+
+
+if __name__ == "__main__":
+    PAGE.write_text(adapt_page(), encoding="utf-8")

@@ -1,0 +1,245 @@
+"""Original and adapted program in a child process each, from one seed, and what differs between them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load_file
+
+from samba_onnx.errors import ExecutionError, UsageError
+from samba_onnx.safety.files import printable
+from samba_onnx.safety.leftovers import temporary_folder
+from samba_onnx.safety.sandbox import run_child
+from samba_onnx.tools.adapt.adapt_report import Check, CheckedTensor, CheckTolerance, StepReport
+from samba_onnx.tools.adapt.adapting import Adapted
+from samba_onnx.tools.adapt.compiled_step import compiled_step
+
+_CHILD = "samba_onnx.tools.adapt.check_child"
+TOLERANCE = CheckTolerance(
+    losses=1e-4,
+    weights=1e-3,
+    why="both compute in float32 and sum in another order: 6e-8 of a number in each operation, which some tens "
+    "of steps make a few hundred times larger; a wrong gradient or rate is off by more than a hundredth",
+)
+_NUMBER = re.compile(r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?")
+_TIMES = re.compile(
+    r"\b(time|seconds?|secs?|elapsed|took|it/s|ms)\b|\d\s?s\b|0x[0-9a-f]+", re.IGNORECASE
+)
+_MOST_LINES = 20
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """What is compared."""
+
+    program: str
+    """The original."""
+    adapted: Adapted
+    """What became of it."""
+    arguments: tuple[str, ...]
+    """Its command line."""
+    steps: int
+    """Steps of the optimizer."""
+    seed: int
+    """What all generators begin with."""
+    seconds: float
+    """How long each program may take."""
+
+
+def check(request: CheckRequest) -> tuple[Check, StepReport]:
+    """Run both programs and compare them.
+
+    Args:
+        request: What is compared.
+
+    Returns:
+        The comparison, and what the RDU makes of a step.
+
+    Raises:
+        UsageError: The original does not run by itself.
+        ExecutionError: The adapted program does not run, or one of them takes too long.
+    """
+    # Files in between: numbers of a whole model are no JSON.
+    with temporary_folder("adapt") as name:
+        folder = Path(name)
+        original = _run_original(request, folder)
+        adapted = _run_adapted(request, folder)
+        compared = _compared(request, original, adapted, folder)
+        return compared, compiled_step(folder / "checked" / "checked.pef")
+
+
+def _run_original(request: CheckRequest, folder: Path) -> Mapping[str, Any]:
+    program = str(Path(request.program).resolve())
+    lines = [list(pair) for pair in request.adapted.whole_batches]
+    try:
+        return run_child(
+            f"{_CHILD}:observe_original",
+            {
+                **_shared(request, folder / "original.safetensors"),
+                "program": program,
+                "whole_batches": lines,
+            },
+            seconds=request.seconds,
+            doing=f"{printable(request.program)}: running it as it is",
+        )
+    except ExecutionError as error:
+        raise UsageError(
+            f"{error}; --check compares with a program that runs: give its arguments behind --",
+            path=request.program,
+        ) from None
+
+
+def _run_adapted(request: CheckRequest, folder: Path) -> Mapping[str, Any]:
+    place = folder / Path(request.program).name
+    place.write_text(request.adapted.text, encoding="utf-8")
+    return run_child(
+        f"{_CHILD}:observe_adapted",
+        {
+            **_shared(request, folder / "adapted.safetensors"),
+            "program": str(place),
+            "folder": str(folder),
+            "beside": str(Path(request.program).resolve().parent),
+        },
+        seconds=request.seconds,
+        doing=f"{printable(request.program)}: running what it was adapted to",
+    )
+
+
+def _shared(request: CheckRequest, weights: Path) -> dict[str, Any]:
+    return {
+        "arguments": list(request.arguments),
+        "steps": request.steps,
+        "seed": request.seed,
+        "weights": str(weights),
+    }
+
+
+def _compared(
+    request: CheckRequest, original: Mapping[str, Any], adapted: Mapping[str, Any], folder: Path
+) -> Check:
+    tensors = _tensors(folder, original["names"])
+    errors = [
+        _relative(expected, found)
+        for expected, found in zip(original["losses"], adapted["losses"], strict=False)
+    ]
+    lines = original["printed"].splitlines()
+    first = _first_difference(original, adapted, errors, tensors)
+    return Check(
+        agrees=not first,
+        steps=min(original["steps"], adapted["steps"]),
+        losses=tuple(original["losses"]),
+        adapted_losses=tuple(adapted["losses"]),
+        loss_error=max(errors, default=0.0),
+        tensors=tuple(sorted(tensors, key=lambda one: -one.error)),
+        first_difference=first,
+        dropouts=original["dropouts"],
+        without_last_batches=bool(request.adapted.whole_batches),
+        printed_lines=len(lines),
+        printed_differences=tuple(_printed(lines, adapted["printed"].splitlines())),
+        tolerance=TOLERANCE,
+    )
+
+
+def _first_difference(
+    original: Mapping[str, Any],
+    adapted: Mapping[str, Any],
+    errors: Sequence[float],
+    tensors: Sequence[CheckedTensor],
+) -> str:
+    # Losses in their order first: the first one that is off says more than all weights after it.
+    for step, error in enumerate(errors):
+        if not error <= TOLERANCE.losses:
+            expected, found = original["losses"][step], adapted["losses"][step]
+            return f"the loss of step {step + 1} is {found:.7g}, expected {expected:.7g}"
+    if len(original["losses"]) != len(adapted["losses"]) or original["steps"] != adapted["steps"]:
+        return f"it made {adapted['steps']} steps, expected {original['steps']}"
+    if not original["losses"]:
+        return "the original made no step; give arguments with which it trains"
+    for one in tensors:
+        if not one.error <= TOLERANCE.weights:
+            return f"{one.name} is off by {one.error:.2g} of its largest number after the last step"
+    return ""
+
+
+def _relative(expected: float, found: float) -> float:
+    # NaN in both is the same; in one it is the largest difference there is.
+    if math.isnan(expected) and math.isnan(found):
+        return 0.0
+    error = abs(expected - found) / max(1.0, abs(expected))
+    return math.inf if math.isnan(error) else error
+
+
+def _tensors(folder: Path, names: Sequence[str]) -> list[CheckedTensor]:
+    expected = load_file(folder / "original.safetensors")
+    found = load_file(folder / "adapted.safetensors")
+    # Rounding decides the direction of steps that Adam makes of gradients that are zero but for it, as
+    # of a bias before a normalisation, whose running mean moves with it.
+    drift = max((_drift(expected, found, place) for place in range(len(names))), default=0.0)
+    tensors = []
+    for place, name in enumerate(names):
+        noise = expected.get(f"noise {place}")
+        if noise is None and drift and name.endswith("running_mean"):
+            noise = np.ones_like(expected[f"{place}"])
+        error = _tensor_error(expected[f"{place}"], found.get(f"{place}"), noise)
+        tensors.append(CheckedTensor(name, error, 0 if noise is None else int(noise.sum())))
+    return tensors
+
+
+def _drift(
+    expected: Mapping[str, npt.NDArray[Any]], found: Mapping[str, npt.NDArray[Any]], place: int
+) -> float:
+    # Only where Adam made something of nothing: with SGD a gradient of zero moves nothing.
+    noise = expected.get(f"noise {place}")
+    other = found.get(f"{place}")
+    if noise is None or other is None or not noise.any():
+        return 0.0
+    return float(np.abs(expected[f"{place}"] - other)[noise > 0].max())
+
+
+def _tensor_error(
+    expected: npt.NDArray[Any],
+    found: npt.NDArray[Any] | None,
+    noise: npt.NDArray[Any] | None,
+) -> float:
+    if found is None or found.shape != expected.shape:
+        return math.inf
+    difference = np.abs(expected - found)
+    if noise is not None:
+        difference = np.where(noise > 0, 0.0, difference)
+    if not difference.size:
+        return 0.0
+    return float(difference.max() / max(float(np.abs(expected).max()), 1e-6))
+
+
+def _printed(expected: Sequence[str], found: Sequence[str]) -> list[str]:
+    """Return lines that are not the same text with nearly the same numbers."""
+    differing = []
+    for one, other in zip(expected, found, strict=False):
+        # How long something took is another number in every run.
+        if one != other and not _TIMES.search(one) and not _is_near(one, other):
+            differing.append(f"{one!r} became {other!r}")
+    return differing[:_MOST_LINES]
+
+
+def _is_near(one: str, other: str) -> bool:
+    # The words must be the same, the numbers only nearly.
+    if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
+        return False
+    pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
+    # Printed numbers are rounded: the last digit may be another one.
+    return all(
+        abs(float(a) - float(b)) <= TOLERANCE.weights * max(1.0, abs(float(a))) + _last_digit(a)
+        for a, b in pairs
+    )
+
+
+def _last_digit(number: str) -> float:
+    digits = number.partition(".")[2]
+    return 10.0 ** -len(digits) if digits.isdigit() else 0.0

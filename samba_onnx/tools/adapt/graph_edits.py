@@ -1,0 +1,282 @@
+"""The graph of a training step: its module, the branch that compiles it, and the run in the loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from samba_onnx.tools.adapt.bindings import Thing
+from samba_onnx.tools.adapt.first_batch import FirstBatch, FirstBatches
+from samba_onnx.tools.adapt.graph_code import (
+    compile_text,
+    first_batch_text,
+    member,
+    module_text,
+    naming_text,
+    plain_name,
+    statements_text,
+    substituted,
+)
+from samba_onnx.tools.adapt.name_units import reads, unit_of, writes
+from samba_onnx.tools.adapt.port import ProgramPort
+from samba_onnx.tools.adapt.roles import Role
+from samba_onnx.tools.adapt.run_edits import RunEdits
+from samba_onnx.tools.adapt.slice_values import Input
+from samba_onnx.tools.adapt.slicing import Slice
+from samba_onnx.tools.adapt.trained_step import TrainedStep
+
+
+@dataclass(frozen=True)
+class GraphNames:
+    """Names that the adapted program has for what is new in it."""
+
+    kind: str
+    module: str
+    inputs: str
+    naming: str
+    drawing: str
+
+
+class GraphEdits:
+    """Plans what makes a training step one graph of the RDU."""
+
+    def __init__(self, port: ProgramPort, training: TrainedStep, cut: Slice) -> None:
+        self.port = port
+        self.training = training
+        self.cut = cut
+        self.names = self._names()
+        self.accumulates = self._accumulates()
+
+    def _names(self) -> GraphNames:
+        # The model's own class gives the name: LeNet becomes LeNetWithLoss.
+        fresh = self.port.names.fresh
+        unit = plain_name(self.cut.models[0] if self.cut.models else "model")
+        kind = self._class_name() or "".join(part.capitalize() for part in unit.split("_"))
+        return GraphNames(
+            fresh(f"{kind}WithLoss"),
+            fresh(f"{unit.lower()}_with_loss"),
+            fresh("traced_inputs"),
+            fresh("named_inputs"),
+            fresh("first_inputs"),
+        )
+
+    def _class_name(self) -> str:
+        made = self.port.bindings.maker(self.training.models[0]) if self.training.models else None
+        name = unit_of(made.func) if made is not None else ""
+        return name if name in self.port.source.classes else ""
+
+    def _accumulates(self) -> bool:
+        """Whether some backward passes are followed by no step."""
+        # A step in a block that the backward pass is not in happens less often than that.
+        inner = self.training.backward.statement
+        for part in self.training.parts:
+            if (
+                part.role is Role.STEP
+                and self.port.source.frame(part.statement) is self.training.frame
+            ):
+                block = self.port.source.block(part.statement)
+                same = any(self.port.source.contains(one, inner) for one in block)
+                if not same:
+                    return True
+        return False
+
+    def plan(self) -> None:
+        """Plan all edits."""
+        # The text of the module first: it is made of statements that the run then replaces.
+        batch = FirstBatches(self.port, self.training).batch(self.cut.inputs)
+        self._set_up(batch)
+        RunEdits(
+            port=self.port,
+            training=self.training,
+            cut=self.cut,
+            naming=self.names.naming,
+            accumulates=self.accumulates,
+        ).plan()
+
+    # The module with the loss, and what is around it.
+
+    def _set_up(self, batch: FirstBatch) -> None:
+        # Before the first step, and behind all that loads or freezes weights.
+        home = self.training.level
+        entry = self.training.entry
+        names, port = self.names, self.port
+        call = f"{names.drawing}({', '.join(batch.needed.values())})"
+        given = ", ".join(self._member_values())
+        optimizers = self._optimizers_at_home()
+        model = self._model_at_home()
+        text = (
+            f"{names.inputs} = {call}\n{names.module} = {names.kind}({given})\n"
+            + compile_text(
+                module=names.module,
+                inputs=names.inputs,
+                optimizer=optimizers,
+                name=plain_name(names.kind.removesuffix("WithLoss")).lower(),
+                arguments=port.arguments(home.frame),
+                leave=f"{port.names.module('sys')}.exit()",
+            )
+            + f"\n{model}.output_tensors = {names.module}.output_tensors"
+        )
+        if self.accumulates:
+            text = text.replace(
+                "loss_indices=[0],\n    )",
+                "loss_indices=[0],\n        gradient_accumulation=True,\n    )",
+                1,
+            )
+            text += '\nsamba.session.run(section_types=["ZEROGRAD"])'
+        self._new_functions(batch, entry)
+        what = "model, loss and optimizer are compiled into a PEF, or traced with one"
+        # Behind functions, two blank lines, as formatters have it.
+        text = f"\n\n{text}" if port.source.top(entry) is entry else text
+        port.edits.insert_before(entry, text, "compile-and-trace", what)
+
+    def _new_functions(self, batch: FirstBatch, entry: cst.BaseStatement) -> None:
+        # Before the statement that uses them, for programs without functions are executed from top to bottom.
+        inputs = [one.name for one in self.cut.inputs]
+        torch = self.port.names.module("torch")
+        numbers = {
+            # float32, in which torch multiplies tensors by Python's numbers as well.
+            one.name: f"{torch}.tensor(float({one.name}))"
+            for one in self.cut.inputs
+            if one.is_number
+        }
+        mappings = [one.name for one in self.cut.inputs if one.is_mapping]
+        names = self.names
+        texts = [
+            self._module_text(),
+            naming_text(names.naming, inputs, numbers, mappings),
+            first_batch_text(
+                name=names.drawing,
+                arguments=batch.needed,
+                body="\n".join(batch.lines),
+                named=f"{names.naming}({', '.join(map(self._plain, self.cut.inputs))})",
+                generators=self.port.generators(),
+                own=self._own_generators(batch),
+                torch=torch,
+            ),
+        ]
+        place = self.port.source.top(entry)
+        self.port.edits.insert_before(
+            place,
+            "\n\n" + "\n\n".join(texts) + "\n\n",
+            "loss-in-module",
+            "what a step computes is a module with the loss in it, and its inputs have names",
+        )
+
+    def _own_generators(self, batch: FirstBatch) -> list[str]:
+        """Return the generators of torch that the program made, where the first batch can reach them."""
+        if batch.copies:
+            self.port.names.module("copy")
+        made = []
+        frame = self.training.level.frame
+        for thing in self.port.bindings.things():
+            maker = self.port.bindings.maker(thing)
+            while maker is not None and isinstance(maker.func, cst.Attribute):
+                if self.port.source.imported(maker.func) == "torch.Generator":
+                    break
+                # torch.Generator().manual_seed(0) returns the generator
+                maker = maker.func.value if isinstance(maker.func.value, cst.Call) else None
+            is_seen = thing.owner in (None, frame) and "." not in thing.unit
+            if (
+                maker is not None
+                and is_seen
+                and self.port.source.imported(maker.func) == "torch.Generator"
+            ):
+                made.append(thing.unit)
+                if thing.owner is not None:
+                    batch.needed.setdefault(thing.unit, thing.unit)
+        return made
+
+    def _plain(self, one: Input) -> str:
+        """Return an input as an expression in which attributes of ``self`` are plain names."""
+        codes = {unit: plain_name(unit) for unit in reads(one.node) if "." in unit}
+        return self.port.source.module.code_for_node(substituted(one.node, codes)).strip()
+
+    def _module_text(self) -> str:
+        cut = self.cut
+        codes = {unit: f"self.{member(unit)}" for unit in (*cut.models, *cut.constants)}
+        own = tuple(writes(*cut.moved))
+        several = self._several()
+        codes |= {self.port.source.code(one.node): one.name for one in cut.inputs}
+        codes |= {unit: plain_name(unit) for unit in own if unit not in codes}
+        moved = [one for statement in cut.moved for one in self.port.rewritten(statement)]
+        lines = [substituted(one, codes, several) for one in moved]
+        body = statements_text(lines)
+        expression = self.training.backward.subject
+        assert expression is not None
+        loss = plain_name(cut.loss)
+        if not unit_of(expression):
+            text = self.port.source.module.code_for_node(
+                substituted(expression, codes, several)
+            ).strip()
+            body = f"{body}\n{loss} = {text}".strip("\n")
+        results = ", ".join([plain_name(cut.loss), *(one.code for one in cut.outputs)])
+        return module_text(
+            name=self.names.kind,
+            base=self.port.names.base(),
+            members=[
+                *(member(unit) for unit in (*cut.models, *cut.constants)),
+                *(member(one.unit) for one in self._unread_models()),
+            ],
+            inputs=sorted(
+                (f"**{one.name}" if one.is_mapping else one.name for one in cut.inputs),
+                key=lambda name: name.startswith("**"),
+            ),
+            body=body,
+            result=results,
+        )
+
+    def _several(self) -> dict[str, list[str]]:
+        """Return the inputs of calls by their text, in the order of the program."""
+        names: dict[str, list[str]] = {}
+        for one in self.cut.inputs:
+            if isinstance(one.node, cst.Call):
+                names.setdefault(self.port.source.code(one.node), []).append(one.name)
+        return names
+
+    def _member_values(self) -> list[str]:
+        # By the name that the home level has for it, or the expression that makes it.
+        values = []
+        flow = self.port.flow(self.training)
+        for unit in (*self.cut.models, *self.cut.constants):
+            code = flow.origin(unit).code or self._at_home(unit)
+            if not code:
+                self.port.points.add(
+                    self.training.entry,
+                    "value-out-of-sight",
+                    f"`{unit}` is made where the training loop is, and the graph is compiled before",
+                    instead=f"make `{unit}` before the training begins, and hand it to the loop",
+                )
+            values.append(code or unit)
+        return [*values, *map(self._thing_at_home, self._unread_models())]
+
+    def _unread_models(self) -> list[Thing]:
+        """Return the modules that only a function of the program reads, which must be parts of the new one."""
+        resolve = self.port.bindings.resolve
+        known = [resolve(self.training.frame, unit) for unit in self.cut.models]
+        return [one for one in self.training.models if one not in known]
+
+    def _at_home(self, unit: str) -> str:
+        thing = self.port.bindings.resolve(self.training.frame, unit)
+        return self.port.bindings.unit_in(self.training.level.frame, thing)
+
+    def _optimizers_at_home(self) -> str:
+        units = [self._thing_at_home(one.thing) for one in self.training.optimizers]
+        return units[0] if len(units) == 1 else f"[{', '.join(units)}]"
+
+    def _model_at_home(self) -> str:
+        return self._thing_at_home(self.training.models[0])
+
+    def _thing_at_home(self, thing: Thing) -> str:
+        unit = self.port.bindings.unit_in(self.training.level.frame, thing)
+        if unit:
+            return unit
+        if isinstance(thing.owner, cst.ClassDef):
+            return self.port.flow(self.training).origin(thing.unit).code
+        self.port.points.add(
+            self.training.entry,
+            "value-out-of-sight",
+            f"`{thing.unit}` cannot be named where the training begins",
+            instead="make model and optimizer in the function that starts the training",
+        )
+        return thing.unit

@@ -1,0 +1,281 @@
+"""What a program trains: its optimizers, the loop, and the place where all of it is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from samba_onnx.tools.adapt.bindings import Bindings, Thing
+from samba_onnx.tools.adapt.name_units import argument, root_unit, target_units, unit_of
+from samba_onnx.tools.adapt.roles import Role, StepPart, StepRoles
+from samba_onnx.tools.adapt.source import Frame, ProgramFile, walk
+
+_PARAMETERS = frozenset({"parameters", "named_parameters"})
+_OPTIMIZERS = "torch.optim."
+_NO_OPTIMIZERS = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.")
+_SCALERS = frozenset({"torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.GradScaler"})
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """A place that makes an optimizer."""
+
+    call: cst.Call
+    kind: str
+    """The class, as ``AdamW``."""
+    thing: Thing
+    models: tuple[Thing, ...]
+    """The modules whose parameters it steps."""
+    units: tuple[str, ...]
+    """The same modules, by their names where the optimizer is made."""
+    anchor: cst.CSTNode
+    """The first place that takes parameters for it."""
+
+
+@dataclass(frozen=True)
+class CallLevel:
+    """One function on the way from the whole program to its training step."""
+
+    frame: Frame
+    statement: cst.BaseStatement
+    """What leads down: the call of the next function, or the backward pass itself."""
+    call: cst.Call | None = None
+    """The call of the level below; None at the lowest."""
+
+
+@dataclass(frozen=True)
+class TrainedStep:
+    """A training step and what belongs to it."""
+
+    backward: StepPart
+    parts: tuple[StepPart, ...]
+    """All statements of the step's functions that play a part in it."""
+    optimizers: tuple[Optimizer, ...]
+    levels: tuple[CallLevel, ...]
+    """From the function with the backward pass to the module."""
+    home: int
+    """The level at which model, optimizer and loop are all known, and at which a PEF is compiled."""
+    entry: cst.BaseStatement
+    """The statement of that level with which training begins."""
+    models: tuple[Thing, ...] = field(default=())
+
+    @property
+    def frame(self) -> Frame:
+        """The function that has the backward pass."""
+        return self.levels[0].frame
+
+    @property
+    def level(self) -> CallLevel:
+        """The level at which a PEF is compiled."""
+        return self.levels[self.home]
+
+
+class Search:
+    """Finds what a program trains."""
+
+    def __init__(self, source: ProgramFile, bindings: Bindings) -> None:
+        self.source = source
+        self.bindings = bindings
+        self.optimizers = self._optimizers()
+        names = {one.thing.unit for one in self.optimizers}
+        # Arguments and attributes that hold one have other names, often.
+        self.roles = StepRoles(source, self._names(names), self._names(self._scalers()))
+
+    def _names(self, units: set[str]) -> frozenset[str]:
+        """Return the last names of units, and of all that are given one of them."""
+        # One round over calls and one over assignments: longer chains of names end in one of these.
+        names = {unit.rpartition(".")[2] for unit in units}
+        for function in self.source.functions:
+            for call in self.bindings.call_sites(function):
+                for name, value in self.bindings.passed(call, function).items():
+                    if unit_of(value).rpartition(".")[2] in names:
+                        names.add(name)
+        for node in self.source.nodes:
+            if isinstance(node, cst.Assign) and unit_of(node.value).rpartition(".")[2] in names:
+                for target in node.targets:
+                    names.update(unit.rpartition(".")[2] for unit in target_units(target.target))
+        return frozenset(names - {""})
+
+    def _scalers(self) -> set[str]:
+        made = [one for one in self.source.calls if self.source.imported(one.func) in _SCALERS]
+        return {self.kept(call).unit for call in made}
+
+    def _optimizers(self) -> tuple[Optimizer, ...]:
+        # Schedulers and averaged models live in the same package, and step nothing themselves.
+        found = []
+        for call in self.source.calls:
+            name = self.source.imported(call.func)
+            if name.startswith(_OPTIMIZERS) and not name.startswith(_NO_OPTIMIZERS):
+                frame = self.source.frame(call)
+                owners = self._trained(call)
+                units = tuple(dict.fromkeys(root_unit(one) for one in owners))
+                things = tuple(self.bindings.resolve(frame, unit) for unit in units)
+                kind = name.rpartition(".")[2]
+                anchor = min(owners, key=self.source.line, default=call)
+                found.append(Optimizer(call, kind, self.kept(call), things, units, anchor))
+        return tuple(found)
+
+    def kept(self, call: cst.Call) -> Thing:
+        """Return the variable that keeps what a call makes."""
+        # From the inside out: what stands around the call says where its result goes.
+        frame = self.source.frame(call)
+        index: int | None = None
+        for above in self.source.enclosing(call):
+            if isinstance(above, cst.Tuple):
+                inside = [self.source.contains(one, call) for one in above.elements]
+                index = inside.index(True)
+            elif isinstance(above, cst.Call):
+                return self._argument(above, call)
+            elif isinstance(above, cst.Assign | cst.AnnAssign):
+                return self._target(above, index)
+            elif isinstance(above, cst.Return) and frame is not None:
+                sites = self.bindings.call_sites(frame)
+                return self._returned(sites[0], index) if sites else Thing(frame, "")
+            elif isinstance(above, cst.BaseStatement):
+                break
+        return Thing(frame, "")
+
+    def _returned(self, site: cst.Call, index: int | None) -> Thing:
+        """Return the variable that keeps what a function returns, or one of several values."""
+        for above in self.source.enclosing(site):
+            if isinstance(above, cst.Assign | cst.AnnAssign):
+                return self._target(above, index)
+        return self.kept(site)
+
+    def _target(self, statement: cst.Assign | cst.AnnAssign, index: int | None) -> Thing:
+        is_plain = isinstance(statement, cst.Assign)
+        target = (
+            statement.targets[0].target if isinstance(statement, cst.Assign) else statement.target
+        )
+        units = target_units(target) if is_plain or unit_of(target) else []
+        unit = units[index] if index is not None and index < len(units) else (units or [""])[0]
+        return self.bindings.resolve(self.source.frame(statement), unit)
+
+    def _argument(self, call: cst.Call, value: cst.Call) -> Thing:
+        """Return the parameter by which a function knows what is made in its call."""
+        # An optimizer that is made in a call is first known by the parameter that takes it.
+        function = self.bindings.callee(call)
+        if function is None:
+            return Thing(self.source.frame(call), "")
+        for name, one in self.bindings.passed(call, function).items():
+            if self.source.contains(one, value):
+                return self.bindings.resolve(function, name)
+        return Thing(function, "")
+
+    def _trained(self, call: cst.Call) -> list[cst.BaseExpression]:
+        """Return the modules whose parameters an optimizer is given, as they are written there."""
+        given = argument(call, "params", 0)
+        if given is None:
+            return []
+        return self._owners(self.source.frame(call), given.value, 0)
+
+    def _owners(self, frame: Frame, value: cst.CSTNode, depth: int) -> list[cst.BaseExpression]:
+        # Groups, lists, filters and chains all end in somebody's parameters().
+        owners: list[cst.BaseExpression] = [
+            node.value
+            for node in walk(value)
+            if isinstance(node, cst.Attribute) and node.attr.value in _PARAMETERS
+        ]
+        if owners or depth > 3:
+            return owners
+        # The parameters were collected before: `params = [p for p in model.parameters() ...]`.
+        for node in walk(value):
+            if isinstance(node, cst.Name):
+                for one in self.bindings.assignments(self.bindings.thing(frame, node.value)):
+                    owners += self._owners(frame, one.value, depth + 1)
+        return owners
+
+    def backwards(self) -> tuple[StepPart, ...]:
+        """Return all backward passes of the program, but those in modules of torch."""
+        # Compound statements have their lines looked at one by one.
+        parts = []
+        for node in self.source.nodes:
+            if isinstance(node, cst.SimpleStatementLine):
+                part = self.roles.of(node)
+                if part is not None and part.role is Role.BACKWARD:
+                    parts.append(part)
+        return tuple(parts)
+
+    def training(self, backward: StepPart) -> TrainedStep:
+        """Return what belongs to a backward pass.
+
+        Args:
+            backward: The part of the step that differentiates.
+        """
+        levels = self._levels(backward)
+        frames = [level.frame for level in levels]
+        parts = tuple(
+            part
+            for node in self.source.nodes
+            if isinstance(node, cst.BaseStatement) and self.source.frame(node) in frames
+            for part in [self.roles.of(node)]
+            if part is not None
+        )
+        stepped = self._stepped(parts)
+        home = self._home(levels, stepped)
+        models = tuple(dict.fromkeys(model for one in stepped for model in one.models))
+        entry = self._entry(levels[home], stepped)
+        return TrainedStep(
+            backward=backward,
+            parts=parts,
+            optimizers=stepped,
+            levels=levels,
+            home=home,
+            entry=entry,
+            models=models,
+        )
+
+    def _stepped(self, parts: tuple[StepPart, ...]) -> tuple[Optimizer, ...]:
+        # A program with a single optimizer has no choice, whatever it is called in the loop.
+        units = [
+            self.bindings.resolve(self.source.frame(part.statement), root_unit(part.subject))
+            for part in parts
+            if part.role is Role.STEP and part.subject is not None
+        ]
+        found = tuple(one for one in self.optimizers if one.thing in units)
+        return found or (self.optimizers if len(self.optimizers) == 1 else ())
+
+    def _levels(self, backward: StepPart) -> tuple[CallLevel, ...]:
+        # The first call stands for all: a loop that is entered from two places is compiled once.
+        levels = [CallLevel(self.source.frame(backward.statement), backward.statement)]
+        while levels[-1].frame is not None and len(levels) < 12:
+            function = levels[-1].frame
+            sites = [
+                site
+                for site in self.bindings.call_sites(function)
+                if self.source.frame(site) not in [level.frame for level in levels]
+            ]
+            if not sites:
+                break
+            levels.append(
+                CallLevel(self.source.frame(sites[0]), self.source.statement(sites[0]), sites[0])
+            )
+        return tuple(levels)
+
+    def _home(self, levels: tuple[CallLevel, ...], optimizers: tuple[Optimizer, ...]) -> int:
+        """Return the lowest level that keeps the optimizers itself."""
+        # The lowest level: the nearer to the loop, the fewer values have to be carried there.
+        for place, level in enumerate(levels):
+            if optimizers and all(one.thing.owner is level.frame for one in optimizers):
+                return place
+        owners = {one.thing.owner for one in optimizers}
+        own = [
+            place
+            for place, level in enumerate(levels)
+            # Attributes of `self`: the method from which the others are called.
+            if level.frame is not None and self.source.class_of(level.frame) in owners - {None}
+        ]
+        return own[-1] if own else len(levels) - 1
+
+    def _entry(self, level: CallLevel, optimizers: tuple[Optimizer, ...]) -> cst.BaseStatement:
+        """Return the outermost loop around the training that does not make its optimizer anew."""
+        # A loop over folds makes model and optimizer anew, and each fold traces a graph of its own.
+        entry = around = level.statement
+        while True:
+            above = self.source.around(around)
+            if above is None or any(self.source.contains(above, one.call) for one in optimizers):
+                return entry
+            around = above
+            if isinstance(above, cst.For | cst.While):
+                entry = above

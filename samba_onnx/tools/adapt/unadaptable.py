@@ -1,0 +1,120 @@
+"""Programs and steps that cannot become one graph, with what is missing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from samba_onnx.tools.adapt.name_units import attribute_name
+from samba_onnx.tools.adapt.port import ProgramPort
+from samba_onnx.tools.adapt.roles import Role
+from samba_onnx.tools.adapt.trained_step import TrainedStep
+
+_FRAMEWORKS: Final = {
+    "pytorch_lightning": "Lightning",
+    "lightning": "Lightning",
+    "ignite": "ignite",
+    "deepspeed": "DeepSpeed",
+    "fastai": "fastai",
+    "accelerate": "accelerate",
+}
+"""Libraries that have the training loop, by their packages."""
+_TRAINERS: Final = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer"})
+
+
+def refuse_frameworks(port: ProgramPort) -> bool:
+    """Note that a framework has the loop; return whether one does."""
+    found = False
+    for node in port.source.nodes:
+        if isinstance(node, cst.Import | cst.ImportFrom):
+            words = port.source.code(node).replace(",", " ").split()
+            package = words[1].partition(".")[0]
+            if package in _FRAMEWORKS:
+                found = True
+                _note(port, node, _FRAMEWORKS[package])
+        elif isinstance(node, cst.Call) and port.source.imported(node.func) in _TRAINERS:
+            found = True
+            _note(port, node, "the Trainer of transformers")
+    return found
+
+
+def _note(port: ProgramPort, node: cst.CSTNode, name: str) -> None:
+    port.points.add(
+        node,
+        "framework",
+        f"the training loop is inside of {name}, and not in this program",
+        instead="write the loop out: batches of the loader, the model, its loss, backward() and step()",
+    )
+
+
+def refuse_step(port: ProgramPort, training: TrainedStep) -> bool:
+    """Note what a training step lacks; return whether it can be adapted at all."""
+    backward = training.backward
+    if not training.optimizers:
+        port.points.add(
+            backward.statement,
+            "no-optimizer",
+            "no optimizer of torch.optim is made in this file that steps what is differentiated here",
+            instead="make the optimizer in the same file, from torch.optim",
+        )
+        return False
+    if not training.models:
+        port.points.add(
+            training.optimizers[0].call,
+            "no-model",
+            "nobody can tell whose parameters these are",
+            instead="give the optimizer model.parameters()",
+        )
+        return False
+    _refuse_details(port, training)
+    return True
+
+
+def _refuse_details(port: ProgramPort, training: TrainedStep) -> None:
+    call = training.backward.call
+    stated = [one for one in call.args if one.keyword is not None] if call is not None else []
+    if any(one.keyword and one.keyword.value in {"retain_graph", "create_graph"} for one in stated):
+        port.points.add(
+            training.backward.statement,
+            "kept-graph",
+            "the graph is differentiated once more, by something else",
+            instead="add the losses up, and differentiate their sum",
+        )
+    zeroing = [one for one in training.parts if one.role is Role.ZERO]
+    if not zeroing:
+        port.points.add(
+            training.backward.statement,
+            "no-zero-grad",
+            "gradients are never set to zero, so that each step adds to those before",
+            instead="call optimizer.zero_grad() in every step",
+        )
+    made = [port.source.frame(one.call) for one in training.optimizers if "self" in one.units]
+    # A method that returns an optimizer of its own module is called where the module is known.
+    if any(frame is not None and frame.name.value == "__init__" for frame in made):
+        port.points.add(
+            training.optimizers[0].call,
+            "model-trains-itself",
+            "the module makes its optimizer itself",
+            instead="make the optimizer where the module is made",
+        )
+    _refuse_lasting_evaluation(port, training)
+
+
+def _refuse_lasting_evaluation(port: ProgramPort, training: TrainedStep) -> None:
+    """Refuse programs that go on to train in the mode of evaluation: the graph is compiled in one mode."""
+    calls = {attribute_name(call.func): call for call in port.source.calls if not call.args}
+    # Without layers that ask for the mode, there is no difference between the two.
+    asks = any(word in port.source.text for word in ("Dropout", "dropout", "BatchNorm"))
+    if "eval" not in calls or "train" in calls or not asks:
+        return
+    frame = port.source.frame(calls["eval"])
+    places = [calls["eval"], *(port.bindings.call_sites(frame) if frame is not None else ())]
+    if any(port.source.contains(training.entry, one) for one in places):
+        port.points.add(
+            calls["eval"],
+            "lasting-evaluation",
+            "nothing calls train() after this, so that dropout and normalisation stay off in all later steps; "
+            "the RDU trains with them",
+            instead="call model.train() before each epoch",
+        )

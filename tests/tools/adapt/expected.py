@@ -1,0 +1,24 @@
+"""What becomes of every program of the corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+CORPUS: Final = Path(__file__).parent / "corpus"
+
+REFUSED: Final = {
+    "accelerate_loop.py": "framework",
+    "carried_state.py": "carried-state",
+    "click_cli.py": "command-line-library",
+    "gan.py": "several-steps",
+    "inference_only.py": "no-training",
+    "lbfgs_closure.py": "optimizer",
+    "lightning_module.py": "framework",
+    "rmsprop.py": "optimizer",
+}
+"""The pattern for which a program is refused."""
+ALREADY: Final = frozenset({"sambaflow_already.py"})
+"""Programs that are left as they are."""
+PROGRAMS: Final = sorted(path.name for path in CORPUS.glob("*.py"))
+ADAPTED: Final = [name for name in PROGRAMS if name not in REFUSED and name not in ALREADY]
