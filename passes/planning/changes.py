@@ -126,8 +126,9 @@ def _change(
 ) -> Change:
     saved = now.minus(graph.lifted(reasons))
     cause = next(iter(reasons.values()))
-    # The sentence that most nodes have: of a web of values most are told the same.
     advice = Counter(advise(node, reason) for node, reason in reasons.items())
+    # An option before a change of the program; then what most nodes are told, for those of one type have one cause.
+    text = max(advice, key=lambda text: (text.startswith("--"), advice[text]))
     operators = Counter(qualified(node.domain, node.op_type) for node in reasons)
     return Change(
         graph=graph.name,
@@ -137,7 +138,7 @@ def _change(
         transfers=saved.transfers,
         bytes=saved.bytes,
         seconds=saved.seconds,
-        advice=advice.most_common(1)[0][0],
+        advice=text,
         dtype=cause.dtype,
     )
 

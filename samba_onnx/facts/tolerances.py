@@ -15,6 +15,7 @@ from typing import Final
 __all__ = [
     "COARSER",
     "FLOOR_ROUNDINGS",
+    "LOSS_OF_A_STEP",
     "NEGLIGIBLE_GRADIENT",
     "OUTPUT",
     "ROUNDED_OPERANDS",
@@ -24,6 +25,7 @@ __all__ = [
     "TIMES_OWN_ERROR",
     "TIMES_TORCHS_ERROR",
     "TIMES_TORCHS_JUMPS",
+    "TRAINED_WEIGHTS",
     "TYPICAL_PART",
     "UPDATE_ROUNDINGS",
     "Tolerance",
@@ -51,6 +53,12 @@ class Tolerance:
 OUTPUT: Final = Tolerance(1e-4, 1e-5)
 """Outputs of the emulator against the original model: a float32 keeps 7 digits, and reassociated
 sums of a few thousand terms lose 3 of them."""
+
+LOSS_OF_A_STEP: Final = 1e-4
+"""A loss of the first tens of steps of two programs that should be one, as a part of itself: both compute in float32 and
+sum in another order, 6e-8 of a number in each operation, which some tens of steps make a few hundred times larger."""
+TRAINED_WEIGHTS: Final = 1e-3
+"""A weight behind them, as a part of its tensor's largest: a wrong gradient or rate is off by more than a hundredth."""
 
 _SIGNIFICANDS: Final[Mapping[str, int]] = MappingProxyType({"float16": 11, "bfloat16": 8})
 """Bits of the significands of types whose outputs are judged in roundings of their own."""

@@ -118,7 +118,7 @@ class Decoder(nn.Module):
         return logits, *flat
 
 
-class _Cached(nn.Module):
+class GenerationStep(nn.Module):
     """A language model with its cache in buffers, which reads prompts or one token of each sequence."""
 
     def __init__(self, decoder: Decoder, cache: Sequence[Tensor], *, prompts: bool) -> None:
@@ -179,7 +179,7 @@ def generation_model(
         isinstance(value, Tensor) for inner in model.modules() for value in vars(inner).values()
     ):
         raise _other_cache(name, model, "a layer keeps a tensor in itself")
-    return TorchModel(name, _Cached(decoder, cache, prompts=tokens > 1).eval(), (), inputs)
+    return TorchModel(name, GenerationStep(decoder, cache, prompts=tokens > 1).eval(), (), inputs)
 
 
 def _other_cache(name: str, model: PreTrainedModel, reason: str) -> ModelError:

@@ -13,7 +13,7 @@ from samba_onnx.report.program.program_records import ProgramReport, TaskReport
 from samba_onnx.report.report import Report
 from samba_onnx.report.units import printable
 
-__all__ = ["MEASURED", "Counter", "Slice", "modelled_events", "trace_bytes"]
+__all__ = ["MEASURED", "Counter", "TraceSlice", "modelled_events", "trace_bytes"]
 
 MODELLED: Final = "modelled"
 """The process of what a run is modelled to do."""
@@ -31,7 +31,7 @@ _SEQUENCE: Final = 1
 
 
 @dataclass(frozen=True)
-class Slice:
+class TraceSlice:
     """Something that a track does for a time."""
 
     process: str
@@ -55,7 +55,7 @@ class Counter:
     value: int
 
 
-Event = Slice | Counter
+Event = TraceSlice | Counter
 
 
 def modelled_events(report: Report) -> list[Event]:
@@ -76,7 +76,7 @@ def modelled_events(report: Report) -> list[Event]:
     return [*_slices(report, program), *_memory(report, program.tasks)]
 
 
-def _slices(report: Report, program: ProgramReport) -> Iterator[Slice]:
+def _slices(report: Report, program: ProgramReport) -> Iterator[TraceSlice]:
     names = {call.stage: call.name for graph in report.graphs for call in graph.schedule}
     types = {call.stage: call.type for graph in report.graphs for call in graph.schedule}
     reasons = {node.stage: node.reason for node in program.nodes if node.reason}
@@ -91,7 +91,7 @@ def _slices(report: Report, program: ProgramReport) -> Iterator[Slice]:
         # Exchanges between RDUs have a track of their own, though they keep the device busy.
         is_exchange = not task.symbol and types.get(task.stage) == "REDUCE"
         track = "collectives" if is_exchange else _TRACKS[task.resource]
-        yield Slice(
+        yield TraceSlice(
             process=MODELLED if len(report.graphs) == 1 else f"{MODELLED}: {printable(task.graph)}",
             track=track,
             name=printable(task.symbol or names.get(task.stage, "")),
@@ -223,7 +223,7 @@ def _chrome(events: Sequence[Event]) -> bytes:
     processes = {
         name: number for number, name in enumerate(dict.fromkeys(e.process for e in events), 1)
     }
-    slices = [event for event in events if isinstance(event, Slice)]
+    slices = [event for event in events if isinstance(event, TraceSlice)]
     keys = dict.fromkeys((event.process, event.track) for event in slices)
     threads = {key: number for number, key in enumerate(keys, 1)}
     lines: list[dict[str, Any]] = [

@@ -19,7 +19,7 @@ from samba_onnx.tools.adapt.replica_edits import ReplicaEdits
 from samba_onnx.tools.adapt.slicing import Slicer
 from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.trained_step import TrainedStep
-from samba_onnx.tools.adapt.unadaptable import refuse_frameworks, refuse_step
+from samba_onnx.tools.adapt.unadaptable import refuse_arguments, refuse_frameworks, refuse_step
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ def _training(port: ProgramPort) -> TrainedStep | None:
             "the program differentiates at several places, and each step is a graph of its own",
             instead="adapt each of them in a program of its own",
         )
+    refuse_arguments(port)
     training = port.search.training(backwards[0])
     return training if refuse_step(port, training) else None
 

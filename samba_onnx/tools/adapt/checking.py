@@ -7,13 +7,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load_file
 
 from samba_onnx.errors import ExecutionError, UsageError
+from samba_onnx.facts.tolerances import LOSS_OF_A_STEP, TRAINED_WEIGHTS
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.leftovers import temporary_folder
 from samba_onnx.safety.sandbox import run_child
@@ -22,9 +23,9 @@ from samba_onnx.tools.adapt.adapting import Adapted
 from samba_onnx.tools.adapt.compiled_step import compiled_step
 
 _CHILD = "samba_onnx.tools.adapt.check_child"
-TOLERANCE = CheckTolerance(
-    losses=1e-4,
-    weights=1e-3,
+_ALLOWED: Final = CheckTolerance(
+    losses=LOSS_OF_A_STEP,
+    weights=TRAINED_WEIGHTS,
     why="both compute in float32 and sum in another order: 6e-8 of a number in each operation, which some tens "
     "of steps make a few hundred times larger; a wrong gradient or rate is off by more than a hundredth",
 )
@@ -143,7 +144,7 @@ def _compared(
         without_last_batches=bool(request.adapted.whole_batches),
         printed_lines=len(lines),
         printed_differences=tuple(_printed(lines, adapted["printed"].splitlines())),
-        tolerance=TOLERANCE,
+        tolerance=_ALLOWED,
     )
 
 
@@ -155,7 +156,7 @@ def _first_difference(
 ) -> str:
     # Losses in their order first: the first one that is off says more than all weights after it.
     for step, error in enumerate(errors):
-        if not error <= TOLERANCE.losses:
+        if not error <= _ALLOWED.losses:
             expected, found = original["losses"][step], adapted["losses"][step]
             return f"the loss of step {step + 1} is {found:.7g}, expected {expected:.7g}"
     if len(original["losses"]) != len(adapted["losses"]) or original["steps"] != adapted["steps"]:
@@ -163,7 +164,7 @@ def _first_difference(
     if not original["losses"]:
         return "the original made no step; give arguments with which it trains"
     for one in tensors:
-        if not one.error <= TOLERANCE.weights:
+        if not one.error <= _ALLOWED.weights:
             return f"{one.name} is off by {one.error:.2g} of its largest number after the last step"
     return ""
 
@@ -235,7 +236,7 @@ def _is_near(one: str, other: str) -> bool:
     pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
     # Printed numbers are rounded: the last digit may be another one.
     return all(
-        abs(float(a) - float(b)) <= TOLERANCE.weights * max(1.0, abs(float(a))) + _last_digit(a)
+        abs(float(a) - float(b)) <= _ALLOWED.weights * max(1.0, abs(float(a))) + _last_digit(a)
         for a, b in pairs
     )
 

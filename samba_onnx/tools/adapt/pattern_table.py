@@ -48,6 +48,7 @@ OPEN: Final = {
     "changing-branch": "a branch by a value that changes",
     "carried-state": "a state of several tensors that one step hands to the next",
     "value-out-of-sight": "a value that only the loop knows",
+    "arguments-by-place": "words of the command line that are taken from `sys.argv` by their places",
     "command-line": "a command line that nobody can follow",
     "command-line-library": "click, fire, typer, absl, hydra and other parsers",
     "reserved-argument": "an option that SambaFlow has for something else, and subcommands",

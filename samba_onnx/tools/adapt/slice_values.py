@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeGuard
 
 import libcst as cst
 
@@ -32,6 +33,10 @@ _FIELDS = frozenset(
     {"loss", "logits", "last_hidden_state", "pooler_output", "hidden_states", "predictions", "start_logits", "end_logits"}
 )  # fmt: skip
 """Attributes that models of transformers return their results by."""
+
+
+Part = cst.Attribute | cst.Subscript
+"""What a result that is no tensor is read by: ``outputs.logits``, ``out["logits"]``."""
 
 
 @dataclass(frozen=True)
@@ -73,27 +78,35 @@ class SliceValues:
         expression: cst.BaseExpression,
         loss: str,
         moved: tuple[cst.BaseStatement, ...],
-    ) -> tuple[tuple[Output, ...], tuple[tuple[cst.Attribute, str], ...]]:
-        """Return what comes out of the graph; of an object, the attributes that somebody reads."""
+    ) -> tuple[tuple[Output, ...], tuple[tuple[Part, str], ...]]:
+        """Return what comes out of the graph; of an object, the parts that somebody reads."""
         gone = {*moved, *(part.statement for part in self.training.parts)}
         outputs: dict[str, Output] = {}
-        renamed: list[tuple[cst.Attribute, str]] = []
+        renamed: list[tuple[Part, str]] = []
         for unit in computed:
-            uses = self._attributes(unit, gone)
+            uses = self._parts(unit, gone)
             if not uses:
                 outputs[unit] = Output(unit, plain_name(unit))
             for node in uses:
                 code = self.source.code(node)
-                name = loss if code == self.source.code(expression) else node.attr.value
+                name = loss if code == self.source.code(expression) else self._part_name(node, unit)
                 renamed.append((node, name))
                 if name != loss:
                     outputs[name] = Output(name, code)
         return tuple(outputs.values()), tuple(renamed)
 
-    def _attributes(self, unit: str, gone: set[cst.BaseStatement]) -> list[cst.Attribute]:
-        """Return the uses of a unit that is read by attributes only which no tensor has."""
+    def _part_name(self, node: Part, unit: str) -> str:
+        """Return the variable that a part becomes: ``outputs.logits`` is logits, ``out["logits"]`` out_logits."""
+        if isinstance(node, cst.Attribute):
+            return node.attr.value
+        name = f"{plain_name(unit)}_{_key(node)}"
+        # One that the program has already would be overwritten.
+        return f"{name}_output" if name in self._names else name
+
+    def _parts(self, unit: str, gone: set[cst.BaseStatement]) -> list[Part]:
+        """Return the uses of a unit that is read by parts only which no tensor has."""
         # One use as a whole keeps all: the object would then have to leave the graph.
-        found = []
+        found: list[Part] = []
         for node in self.source.nodes:
             if unit_of(node) != unit or self.source.frame(node) is not self.training.frame:
                 continue
@@ -102,7 +115,7 @@ class SliceValues:
                 one in gone for one in self.source.enclosing(node)
             ):
                 continue
-            if not isinstance(above, cst.Attribute) or above.attr.value not in _FIELDS:
+            if not _is_part(above):
                 return []
             found.append(above)
         return found
@@ -250,3 +263,18 @@ class SliceValues:
                 ):
                     return True
         return False
+
+
+def _key(node: cst.Subscript) -> str:
+    """Return the word by which an item is taken out of a dictionary; empty for anything else."""
+    index = node.slice[0].slice if len(node.slice) == 1 else None
+    value = index.value if isinstance(index, cst.Index) else None
+    key = value.evaluated_value if isinstance(value, cst.SimpleString) else ""
+    return key if isinstance(key, str) and key.isidentifier() else ""
+
+
+def _is_part(node: cst.CSTNode | None) -> TypeGuard[Part]:
+    """Whether an expression takes out of a value what no tensor has: a field of a result, an item by a word."""
+    if isinstance(node, cst.Attribute):
+        return node.attr.value in _FIELDS
+    return isinstance(node, cst.Subscript) and bool(_key(node))

@@ -18,7 +18,7 @@ from samba_onnx.tools.adapt.name_units import (
 )
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.roles import Role, StepRoles
-from samba_onnx.tools.adapt.slice_values import Input, Output, SliceValues
+from samba_onnx.tools.adapt.slice_values import Input, Output, Part, SliceValues
 from samba_onnx.tools.adapt.source import ProgramFile, walk
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
@@ -39,8 +39,8 @@ class Slice:
     """Units that are the same in all steps, as a criterion."""
     outputs: tuple[Output, ...]
     """What they compute and the program looks at later, without the loss."""
-    renamed: tuple[tuple[cst.Attribute, str], ...]
-    """Attributes of an object that stays in the graph, and the variables that have them now."""
+    renamed: tuple[tuple[Part, str], ...]
+    """Parts of an object that stays in the graph, and the variables that have them now."""
     loss: str
     """The unit that is differentiated; ``loss`` for an expression without a name."""
     loss_is_read: bool

@@ -39,6 +39,29 @@ def refuse_frameworks(port: ProgramPort) -> bool:
     return found
 
 
+def refuse_arguments(port: ProgramPort) -> None:
+    """Note words of the command line that the program takes by their places: ``compile`` and ``run`` come first now."""
+    for node in port.source.nodes:
+        if isinstance(node, cst.Attribute) and port.source.imported(node) == "sys.argv":
+            above = list(port.source.enclosing(node))
+            calls = [attribute_name(one.func) for one in above if isinstance(one, cst.Call)]
+            # argparse is told of the commands; and the name of the program is its first word still.
+            if {"parse_args", "parse_known_args"} & set(calls) or _is_first(above[0]):
+                continue
+            port.points.add(
+                node,
+                "arguments-by-place",
+                "the program reads its command line itself, which now begins with compile or run",
+                instead="take its arguments by argparse, as options with a default",
+            )
+
+
+def _is_first(node: cst.CSTNode) -> bool:
+    index = node.slice[0].slice if isinstance(node, cst.Subscript) else None
+    value = index.value if isinstance(index, cst.Index) else None
+    return isinstance(value, cst.Integer) and value.evaluated_value == 0
+
+
 def _note(port: ProgramPort, node: cst.CSTNode, name: str) -> None:
     port.points.add(
         node,

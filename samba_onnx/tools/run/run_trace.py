@@ -39,14 +39,14 @@ def write_trace(run: RunReport, manifest: Manifest, place: str) -> None:
         OutputError: The file cannot be written.
     """
     from samba_onnx.report import Report
-    from samba_onnx.report.viewers.trace import MEASURED, Slice, modelled_events, trace_bytes
+    from samba_onnx.report.viewers.trace import MEASURED, TraceSlice, modelled_events, trace_bytes
 
-    def measured() -> Iterator[Slice]:
+    def measured() -> Iterator[TraceSlice]:
         # Each call was timed by itself: they are shown one after the other, as the emulator runs them.
         begin = 0
         for name, home, seconds in _measured(run):
             end = begin + round(seconds * 1e9)
-            yield Slice(MEASURED, home, name, begin, end)
+            yield TraceSlice(MEASURED, home, name, begin, end)
             begin = end
 
     # Modelled first: Perfetto shows processes in the order in which they come.

@@ -9,6 +9,7 @@ CORPUS: Final = Path(__file__).parent / "corpus"
 
 REFUSED: Final = {
     "accelerate_loop.py": "framework",
+    "arguments_by_place.py": "arguments-by-place",
     "carried_state.py": "carried-state",
     "click_cli.py": "command-line-library",
     "gan.py": "several-steps",
