@@ -17,20 +17,11 @@ from samba_onnx.passes.planning.placement import Placement
 from samba_onnx.passes.planning.roles import Roles
 from samba_onnx.passes.targets import Support
 from samba_onnx.passes.targets.checks import is_static
-from samba_onnx.passes.targets.reasons import Reason, ReasonCode
+from samba_onnx.passes.targets.reasons import OF_VALUES, Reason, ReasonCode
 from samba_onnx.passes.timing.node_work import value_bytes
 from samba_onnx.pef.changes import Bound, Change
 from samba_onnx.program.dataflow import name_of, reads
 
-OF_VALUES: Final = frozenset(
-    {
-        ReasonCode.DYNAMIC_SHAPE,
-        ReasonCode.UNKNOWN_RANK,
-        ReasonCode.UNKNOWN_TYPE,
-        ReasonCode.VALUE_KIND,
-    }
-)
-"""Reasons that nobody lifts by another operator table: what the values are has to change."""
 _MOST_NODES: Final = 100_000
 """Nodes that are placed to measure the changes of a graph, at most: plans of a large one take seconds."""
 _LEAST_CHANGES: Final = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 
 class ReasonCode(enum.StrEnum):
@@ -41,6 +42,17 @@ class ReasonCode(enum.StrEnum):
     """The target could run it, but it computes a few integers for the CPU only."""
     CHEAPER = "cheaper"
     """The target could run it, but a run takes less time with it on the CPU, beside a node that must be there."""
+
+
+OF_VALUES: Final = frozenset(
+    {
+        ReasonCode.DYNAMIC_SHAPE,
+        ReasonCode.UNKNOWN_RANK,
+        ReasonCode.UNKNOWN_TYPE,
+        ReasonCode.VALUE_KIND,
+    }
+)
+"""Reasons that nobody lifts by another operator table: what the values are has to change."""
 
 
 @dataclass(frozen=True)

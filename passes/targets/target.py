@@ -12,12 +12,13 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import TargetError
+from samba_onnx.facts.advice import ADVICE
 from samba_onnx.facts.domains import normal_domain, qualified
 from samba_onnx.passes.targets import checks
 from samba_onnx.passes.targets.bodies import REPEATING, body_reason
 from samba_onnx.passes.targets.conditions import ordered, parted, under
 from samba_onnx.passes.targets.hardware import summarise
-from samba_onnx.passes.targets.reasons import Reason, ReasonCode
+from samba_onnx.passes.targets.reasons import OF_VALUES, Reason, ReasonCode
 from samba_onnx.passes.targets.rows import (
     OperatorRow,
     Status,
@@ -149,7 +150,13 @@ class Target:
         # wrong with its node.
         refused = self._unsupported.get((domain, node.op_type))
         if refused is not None:
-            return Reason(refused.code, f"{name} does not run on {self.name}: {refused.note}")
+            # What else there is to do stands beside what a change would save, where that can be measured.
+            advice = (
+                ADVICE.get(node.op_type, "") if refused.code in OF_VALUES and not domain else ""
+            )
+            return Reason(
+                refused.code, f"{name} does not run on {self.name}: {refused.note}", advice
+            )
         # Before rows are looked at: a row limits types and shapes of operands, and can say nothing
         # of what a body computes.
         if any(

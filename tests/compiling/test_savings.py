@@ -12,12 +12,11 @@ import samba_onnx
 from samba_onnx.compiling.savings import advice
 from samba_onnx.facts.advice import ADVICE, ADVICE_BY_TYPE
 from samba_onnx.facts.operators import facts
-from samba_onnx.passes.planning.changes import OF_VALUES
 from samba_onnx.passes.planning.legalising import LegalisationOptions
 from samba_onnx.passes.rewrites.legalisation.functions import DEFINITION
 from samba_onnx.passes.targets import load_target
 from samba_onnx.passes.targets.hypotheses import hypothetical
-from samba_onnx.passes.targets.reasons import Reason, ReasonCode
+from samba_onnx.passes.targets.reasons import OF_VALUES, Reason, ReasonCode
 from samba_onnx.passes.targets.rows import DTYPE_NAMES
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.report import Report

@@ -52,6 +52,7 @@ from samba_onnx.tools.analyze.fitting import (
 from samba_onnx.tools.analyze.supposing import WhatIfOption, show_supposed, supposed_target
 from samba_onnx.tools.analyze.viewing import (
     ModelExplorerOption,
+    SarifOption,
     TraceOption,
     times_file,
     write_for_viewers,
@@ -80,6 +81,7 @@ def analyze(
     annotated: AnnotatedOption = None,
     model_explorer: ModelExplorerOption = None,
     trace: TraceOption = None,
+    sarif: SarifOption = None,
     json: JsonOption = None,
     markdown: MarkdownOption = None,
     html: HtmlOption = None,
@@ -127,6 +129,7 @@ def analyze(
             "--model-explorer": model_explorer,
             "the times of its nodes": times_file(model_explorer),
             "--trace": trace,
+            "--sarif": sarif,
         },
     )
     refuse_other_options(model, options, writes=False)
@@ -138,8 +141,10 @@ def analyze(
             "--what-if compares two plans and has no limits: state them without it, or see samba-port diff"
         )
     display = Display(json, quiet, verbose, markdown, html)
-    if supposed is not None and (model_explorer or trace):
-        raise UsageError("--what-if compares two plans: --model-explorer and --trace are of one")
+    if supposed is not None and (model_explorer or trace or sarif):
+        raise UsageError(
+            "--what-if compares two plans: --model-explorer, --trace and --sarif are of one"
+        )
 
     from samba_onnx.report import Report
 
@@ -170,7 +175,7 @@ def analyze(
             annotate(model, annotated, options, activity.step)
     if supposed is not None:
         return show_supposed(reports, what_if or (), display)
-    write_for_viewers(reports[0], model_explorer, trace)
+    write_for_viewers(reports[0], model_explorer, trace, sarif)
     return give_report(reports[0], display, limits, "analyze", github=github)
 
 

@@ -1,4 +1,4 @@
-"""``samba-port analyze``: files for viewers that others make."""
+"""``samba-port analyze``: files for viewers and hosts that others make."""
 
 from __future__ import annotations
 
@@ -31,6 +31,15 @@ TraceOption = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+SarifOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sarif",
+        metavar="FILE",
+        help="Write the nodes that fall back as SARIF 2.1.0, too, by the lines of your files, for code hosts.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 
 def times_file(graph: str | None) -> str | None:
@@ -42,13 +51,16 @@ def times_file(graph: str | None) -> str | None:
     return None if graph is None else str(Path(graph).with_suffix(".times.json"))
 
 
-def write_for_viewers(report: Report, model_explorer: str | None, trace: str | None) -> None:
+def write_for_viewers(
+    report: Report, model_explorer: str | None, trace: str | None, sarif: str | None
+) -> None:
     """Write what was asked for.
 
     Args:
         report: The report, with its program.
         model_explorer: File of the graph for Model Explorer.
         trace: File for Perfetto.
+        sarif: File for code hosts.
 
     Raises:
         MissingLibraryError: The extra ``trace`` is not installed.
@@ -69,3 +81,7 @@ def write_for_viewers(report: Report, model_explorer: str | None, trace: str | N
         from samba_onnx.report.viewers.trace import modelled_events, trace_bytes
 
         write_file(trace, trace_bytes(modelled_events(report), trace))
+    if sarif is not None:
+        from samba_onnx.report.sarif import fallback_sarif
+
+        write_file(sarif, fallback_sarif(report, "analyze").encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from samba_onnx.facts.advice import ADVICE
 from samba_onnx.passes.targets.reasons import ReasonCode
 
 X = "float[2,3] x"
@@ -95,7 +96,7 @@ REFUSED = {
         "",
         ReasonCode.DYNAMIC_SHAPE,
         "depends on the data",
-        "",
+        ADVICE["NonZero"],
     ),
     "einsum": (X, Y, 'y = Einsum<equation="ij->ij">(x)', "", ReasonCode.OPERATOR, "host", ""),
     "unknown operator": (
@@ -197,7 +198,7 @@ REFUSED = {
         "",
         ReasonCode.VALUE_KIND,
         "sequences",
-        "",
+        ADVICE["SequenceLength"],
     ),
     "untyped": (X, Y, "a = NoSuchThing(x) y = Relu(a)", "", ReasonCode.UNKNOWN_TYPE, "input X", ""),
     "named dimension": (
