@@ -70,7 +70,10 @@ TOLERANCE = 1.003
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.exhaustive if "gpt2" in name else ()) for name in SMALL],
+)
 def test_compilation_is_linear_in_the_layers(name: str) -> None:
     row = published_row(name)
     row = dataclasses.replace(row, sizes=MappingProxyType({**row.sizes, **SMALL[name]}))

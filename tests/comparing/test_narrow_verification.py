@@ -138,7 +138,7 @@ FAULTS: dict[str, tuple[dict[str, str], Callable[[np.ndarray], np.ndarray]]] = {
 """By fault, the ends of the names of the tensors that have it, and what becomes of their numbers."""
 
 
-@pytest.mark.sampled(every=3)
+@pytest.mark.sampled(every=9)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float16 BERT", "QDQ BERT"])
 @pytest.mark.parametrize("fault", FAULTS)
