@@ -129,7 +129,7 @@ def test_a_cache_that_attention_widens_takes_what_the_ledger_measures(tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rdus", [8, 16])
+@pytest.mark.parametrize("rdus", [8, pytest.param(16, marks=pytest.mark.exhaustive)])
 def test_llama_3_70b_without_weights(tmp_path: Path, rdus: int) -> None:
     folder = tmp_path / "llama"
     folder.mkdir()
