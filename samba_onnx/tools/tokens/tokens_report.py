@@ -93,9 +93,10 @@ def tokens_report(
         first: The plan of a prompt.
         each: The plan of a token.
     """
-    reading, writing = _phase(first), _phase(each)
+    # Without nodes, of which a large model has many and these figures need none.
+    before, whole = (Report.from_manifest(plan, program=False) for plan in (first, each))
+    reading, writing = _phase(before, first), _phase(whole, each)
     # Weights and the cache lie on the device for both programs; the token's is the one with the whole cache.
-    whole = Report.from_manifest(each)
     cache = source.cache_bytes(sizes)
     # Every run writes a token of each text.
     rate = sizes.batch / writing.seconds if writing.seconds else 0.0
@@ -138,8 +139,7 @@ def rate_text(rate: float) -> str:
     return f"{rate:,.0f} tokens/s" if rate >= 10 else f"{rate:.2g} tokens/s"
 
 
-def _phase(manifest: Manifest) -> PhaseReport:
-    report = Report.from_manifest(manifest)
+def _phase(report: Report, manifest: Manifest) -> PhaseReport:
     time = report.modelled_time
     return PhaseReport(
         seconds=time.total_seconds,

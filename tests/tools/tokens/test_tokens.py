@@ -111,6 +111,9 @@ def test_windows_are_said_to_be_planned_as_whole(samba_port: SambaPort, tmp_path
     folder = configured(tmp_path / "mistral", **mistral, sliding_window=8)
     (note,) = found(samba_port, folder)["notes"]
     assert note.startswith("layers with a window of 8 tokens")
+    qwen = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "sliding_window": 8}
+    unused = configured(tmp_path / "qwen", **qwen, use_sliding_window=False)
+    assert found(samba_port, unused)["notes"] == []
 
 
 @pytest.mark.parametrize(
