@@ -173,3 +173,10 @@ def test_wrong_use_is_one_line(
     assert result.status == 2
     assert words in result.err.lower() or words in result.err
     assert len(result.err.splitlines()) == 1
+
+
+def test_parts_of_a_dictionary_leave_the_graph_by_themselves() -> None:
+    name = "two_heads_in_a_dictionary.py"
+    text = adapt_source(ProgramFile(name, (CORPUS / name).read_text())).text
+    # A run returns tensors: of the dictionary, what somebody reads.
+    assert "accuracy(out_logits, y)" in text

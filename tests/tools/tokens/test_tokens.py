@@ -185,6 +185,18 @@ def test_an_onnx_model_gives_and_takes_its_cache(samba_port: SambaPort, tmp_path
     assert document["notes"][0].startswith("the cache is given to every run")
 
 
+def test_nodes_that_fall_back_are_named(samba_port: SambaPort, tmp_path: Path) -> None:
+    path = cached(tmp_path / "m.onnx")
+    model = onnx.load(path)
+    # No RDU has it, and no rule writes it otherwise.
+    next(node for node in model.graph.node if node.op_type == "Softmax").op_type = "Hardmax"
+    onnx.save(model, path)
+    document = found(samba_port, path, "--prompt", 8, "--context", 32)
+    assert document["each"]["fallbacks"]["Hardmax"] == 1
+    for name in ("prompt", "token"):
+        assert any(note.startswith(f"of a {name}'s program ") for note in document["notes"])
+
+
 def test_both_plans_are_those_of_analyze_at_these_sizes(tmp_path: Path) -> None:
     from samba_onnx.compiling.compiler import analyze
 
