@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from samba_onnx.errors import UsageError
+from samba_onnx.errors import MissingLibraryError, UsageError
 from samba_onnx.pef.manifest import Cause, Direction, Transfer
 from samba_onnx.runtime.locking import DeviceLock, in_turn
+from samba_onnx.safety.notebook import notebook_table
+
+if TYPE_CHECKING:
+    import pandas
 
 JSON_VERSION = 1
 """Version of the layout of :meth:`Ledger.to_json`."""
@@ -116,13 +120,11 @@ class Ledger:
     def _repr_html_(self) -> str:
         """Return the totals as a table for a notebook."""
         columns = ("cause", "direction", "copies", "bytes", "modelled seconds")
-        head = "".join(f"<th>{name}</th>" for name in columns)
-        rows = "".join(
-            f"<tr><td>{total.cause}</td><td>{total.direction}</td><td>{total.count:,}</td>"
-            f"<td>{total.bytes:,}</td><td>{total.seconds:.6g}</td></tr>"
+        rows = [
+            (total.cause, total.direction, total.count, total.bytes, f"{total.seconds:.6g}")
             for total in self.totals()
-        )
-        return f"<table><caption>{self.runs} runs</caption><tr>{head}</tr>{rows}</table>"
+        ]
+        return notebook_table(f"{self.runs} runs", rows, columns)
 
     @property
     @in_turn
@@ -244,3 +246,47 @@ class Ledger:
             "totals": [dataclasses.asdict(total) for total in self.totals()],
             "transfers": [dataclasses.asdict(transfer) for transfer in self.transfers],
         }
+
+    @in_turn
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the records as a table of pandas, for whoever groups, filters and draws them.
+
+        Returns:
+            A row for each copy, the oldest first: ``run`` (from 0; missing for a copy outside a run), ``call`` (likewise),
+            ``symbol``, ``cause``, ``direction``, ``bytes`` and ``seconds``, which are modelled. ``cause`` and
+            ``direction`` are texts as in :meth:`to_json`.
+
+        Raises:
+            MissingLibraryError: The extra ``figures`` is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise MissingLibraryError(
+                "Ledger.to_pandas needs pandas: install it with pip install 'samba-onnx[figures]'"
+            ) from None
+        rows = list(self._numbered())
+        columns: dict[str, list[Any]] = {
+            "run": [run for run, _ in rows],
+            "call": [copy.call for _, copy in rows],
+            "symbol": [copy.symbol for _, copy in rows],
+            "cause": [str(copy.cause) for _, copy in rows],
+            "direction": [str(copy.direction) for _, copy in rows],
+            "bytes": [copy.bytes for _, copy in rows],
+            "seconds": [copy.seconds for _, copy in rows],
+        }
+        # Integers that may be missing: as floats, runs and calls could not be looked up by number.
+        return pandas.DataFrame(columns).astype({"run": "Int64", "call": "Int64"})
+
+    def _numbered(self) -> Iterator[tuple[int | None, Transfer]]:
+        """Yield each record with the number of its run; None outside a run."""
+        self._close()
+        first = 0
+        for entry in self._entries:
+            if isinstance(entry, Transfer):
+                yield None, entry
+                continue
+            of_each, times = _runs(entry)
+            for number in range(first, first + times):
+                yield from ((number, copy) for copy in of_each)
+            first += times

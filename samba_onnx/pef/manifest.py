@@ -19,6 +19,7 @@ from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.original_files import OriginalFile
 from samba_onnx.pef.rewrite_records import FusionRuleSummary, LegalisedRule, PassSummary
 from samba_onnx.pef.sharding import Parallelism, Sharded
+from samba_onnx.pef.shown import manifest_line, manifest_table
 from samba_onnx.pef.stage_graphs import StageGraphs
 from samba_onnx.pef.stage_records import Fallback, FallbackNode, Section, Stage
 from samba_onnx.pef.target_summary import TargetSummary
@@ -359,9 +360,8 @@ class Manifest:
     stage_graphs: StageGraphs | None = field(default=None, compare=False, metadata=UNWRITTEN)
     """The nodes of stages, where they are at hand: of what was planned, or of an open PEF."""
 
-    def __repr__(self) -> str:
-        """Return one line; the fields are thousands."""
-        return f"Manifest({self.source.name!r} for {self.target.name} at {self.level})"
+    __repr__ = manifest_line
+    _repr_html_ = manifest_table
 
     def stages(self) -> dict[int, Section | Fallback]:
         """Return sections and fallbacks by id."""

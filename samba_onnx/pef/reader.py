@@ -20,6 +20,7 @@ from samba_onnx.pef.envelope import Envelope, read_envelope
 from samba_onnx.pef.layout import REFERENCE_MEMBER, WEIGHTS_MEMBER, check_sizes, member_names
 from samba_onnx.pef.manifest import Manifest, Member, Symbol
 from samba_onnx.pef.reference import check_reference
+from samba_onnx.pef.shown import pef_line, pef_table
 from samba_onnx.pef.stage_reading import with_stages
 from samba_onnx.pef.weights import StoredTensor, check_layout, tensor_array
 from samba_onnx.safety.files import open_regular, printable
@@ -144,8 +145,8 @@ class Pef:
             concurrent.futures.wait([self._verification])
         self._file.close()
 
-    def __repr__(self) -> str:
-        return f"Pef({os.fspath(self.path)!r})"
+    __repr__ = pef_line
+    _repr_html_ = pef_table
 
     def member(self, name: str) -> memoryview:
         """Return a member's content, mapped and read-only.

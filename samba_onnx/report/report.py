@@ -73,6 +73,7 @@ from samba_onnx.report.times import ModelledTime, modelled_time
 from samba_onnx.report.transfer_totals import total_transfers
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.console import RenderableType
 
 
@@ -226,6 +227,21 @@ class Report:
         from samba_onnx.report.documents import to_json
 
         return to_json(self)
+
+    def figure(self, kind: str) -> Figure:
+        """Return a figure of matplotlib, which a notebook shows and ``savefig`` writes.
+
+        Args:
+            kind: ``time``: the sections and fallbacks that take most of a run; ``memory``: what each call needs in
+                device memory, by tier; ``roofline``: operations per second of sections by their operations per byte.
+
+        Raises:
+            UsageError: There is no such figure, or the report has nothing for it.
+            MissingLibraryError: The extra ``figures`` is not installed.
+        """
+        from samba_onnx.report.viewers.figures import figure
+
+        return figure(self, kind)
 
     def __repr__(self) -> str:
         """Return one line; the fields are many."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import statistics
 import sys
 import time
@@ -164,29 +163,41 @@ class Profiler:
     def save(self, path: str | Path) -> None:
         """Write the events as a trace that chrome://tracing and Perfetto show.
 
+        Of several replicas each writes a file: those behind the first put their number before the suffix, as
+        ``profile.rank1.json``. Their times are those of the clock, so that files can be shown as one: Perfetto reads
+        protobufs that were simply joined (``cat``).
+
         Args:
-            path: The JSON file to write.
+            path: The file to write: in Chrome's format, or Perfetto's protobuf where it ends in ``.pftrace``.
 
         Raises:
+            MissingLibraryError: The extra ``trace`` is not installed, and the file ends in ``.pftrace``.
             OutputError: It cannot be written.
         """
-        origin = min((event.begin for event in self._events), default=0.0)
-        trace = [
-            {
-                "name": event.name,
-                "ph": "X",
-                # The format counts in microseconds.
-                "ts": (event.begin - origin) * 1e6,
-                "dur": event.seconds * 1e6,
-                "pid": 0,
-                "tid": 0,
-            }
+        from samba_onnx.report.viewers.trace import TraceSlice, trace_bytes
+
+        place, (rank, size) = Path(path), _replica()
+        # Of one process alone, what counts is how long ago it began.
+        begin = min((event.begin for event in self._events), default=0.0)
+        origin = begin if size == 1 else time.perf_counter() - time.time()
+        slices = [
+            TraceSlice(
+                process="session" if size == 1 else f"rank {rank} of {size}",
+                track="host",
+                name=event.name,
+                begin=round((event.begin - origin) * 1e9),
+                end=round((event.begin + event.seconds - origin) * 1e9),
+            )
             # Events are kept by their ends; the one around others would come last.
             for event in sorted(self._events, key=lambda event: event.begin)
         ]
-        content = json.dumps({"traceEvents": trace, "displayTimeUnit": "ms"}, indent=1)
-        with atomic_output(Path(path)) as file:
-            file.write(content.encode())
+        # Programs name the file as they like, and were always given JSON.
+        kind = ".pftrace" if place.suffix == ".pftrace" else ".json"
+        if rank:
+            place = place.with_suffix(f".rank{rank}{place.suffix}")
+        content = trace_bytes(slices, kind, writer=rank)
+        with atomic_output(place) as file:
+            file.write(content)
 
     def _get_iter_times(self, name: str, warmup: int = 0) -> list[float]:
         """Seconds of every event of a name, but for the first few."""
@@ -238,6 +249,14 @@ def profiling(profiler: Profiler, path: str | None) -> Iterator[Profiler]:
         profiler.stop_profile()
         if path is not None:
             profiler.save(path)
+
+
+def _replica() -> tuple[int, int]:
+    """Return the number of this process among replicas, and how many there are."""
+    import torch.distributed as dist
+
+    is_one_of_many = dist.is_available() and dist.is_initialized()
+    return (dist.get_rank(), dist.get_world_size()) if is_one_of_many else (0, 1)
 
 
 def event_name(section_types: Iterable[Any]) -> str:

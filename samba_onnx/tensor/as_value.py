@@ -1,4 +1,4 @@
-"""SambaTensors as values of Python: how they are copied, pickled and printed.
+"""SambaTensors as values of Python: how they are copied, pickled and shown.
 
 Each function is a special method; its first argument is the tensor, and ``SambaTensor`` lists it.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
+from samba_onnx.safety.notebook import notebook_table
 from samba_onnx.tensor import native
 from samba_onnx.tensor.host_side import HostSide
 
@@ -132,3 +133,19 @@ def described(self: SambaTensor, *, tensor_contents: Any = None) -> str:
         f"dtype: {self.dtype}, batch_dim: {self.batch_dim}, named_dims: {self.named_dims}, "
         f"keep_data: {self.has_data}, materializer_provided: {self.materializer_provided})"
     )
+
+
+def table(self: SambaTensor) -> str:
+    """What a notebook shows: the repr's parts as a table.
+
+    Args:
+        self: The tensor.
+    """
+    parts = {
+        "shape": tuple(self.shape),
+        "dtype": self.dtype,
+        "batch_dim": self.batch_dim,
+        "named_dims": self.named_dims,
+        "values": native.plain(self) if self.has_data else "none on this side",
+    }
+    return notebook_table(f"{self._repr_name} {self.name}", parts.items())

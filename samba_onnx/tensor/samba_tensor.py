@@ -364,6 +364,7 @@ class SambaTensor(torch.Tensor):
     __reduce_ex__ = as_value.reduce
     __format__ = as_value.formatted
     __repr__ = as_value.described  # type: ignore[assignment]
+    _repr_html_ = as_value.table
     _saved = as_value.saved
     _like = as_value.like
 

@@ -35,7 +35,7 @@ def test_the_documented_events_are_measured(
     }
     counted = {name: len(profiler._get_iter_times(name)) for name in profiler.names()}
     assert counted == names
-    events = json.loads(path.read_text())["traceEvents"]
+    events = slices(path)
     assert [event["ts"] for event in events] == sorted(event["ts"] for event in events)
     assert sorted(event["name"] for event in events) == sorted(
         name for name, count in names.items() for _ in range(count)
@@ -138,20 +138,22 @@ def test_statistics_are_printed(
     assert capsys.readouterr().out == text
 
 
+def slices(path: Path) -> list[dict[str, Any]]:
+    """Return the stretches of time in a trace, without what describes its tracks."""
+    return [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+
+
 def test_a_trace_counts_in_microseconds_since_the_first_event(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "trace.json"
     made = measured(monkeypatch, ("inner", 2.0, 2.5), ("outer", 1.0, 3.0))
     made.save(path)
-    rest = {"ph": "X", "pid": 0, "tid": 0}
-    assert json.loads(path.read_text()) == {
-        "traceEvents": [
-            {"name": "outer", "ts": 0.0, "dur": 2e6, **rest},
-            {"name": "inner", "ts": 1e6, "dur": 5e5, **rest},
-        ],
-        "displayTimeUnit": "ms",
-    }
+    rest = {"ph": "X", "pid": 1, "tid": 1, "args": {}}
+    assert slices(path) == [
+        {"name": "outer", "ts": 0.0, "dur": 2e6, **rest},
+        {"name": "inner", "ts": 1e6, "dur": 5e5, **rest},
+    ]
     made.start_profile()
     made.save(path)
     assert json.loads(path.read_text())["traceEvents"] == []
@@ -186,3 +188,31 @@ def test_the_runtime_profile_needs_the_environment(
             measured, modelled = line.split("  ")[-2:]
             assert measured.startswith("measured on this CPU: min 0.")
             assert modelled.startswith("modelled on the RDU: 0.")
+
+
+def test_traces_of_replicas_can_be_shown_as_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("perfetto", reason="pip install 'samba-onnx[trace]'")
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+    made = measured(monkeypatch, ("run", 2.0, 2.5))
+    clock = SimpleNamespace(time=lambda: 1_000_000.0, perf_counter=lambda: 3.0)
+    monkeypatch.setattr("samba_onnx.sessions.profiler.time", clock)
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
+    for rank in range(2):
+        monkeypatch.setattr("torch.distributed.get_rank", lambda rank=rank: rank)
+        made.save(tmp_path / "run.pftrace")
+    files = [tmp_path / "run.pftrace", tmp_path / "run.rank1.pftrace"]
+    trace = Trace.FromString(b"".join(file.read_bytes() for file in files))
+    tracks = [
+        packet.track_descriptor for packet in trace.packet if packet.HasField("track_descriptor")
+    ]
+    assert len({track.uuid for track in tracks}) == len(tracks) == 4
+    names = [track.process.process_name for track in tracks if track.HasField("process")]
+    assert names == ["rank 0 of 2", "rank 1 of 2"]
+    events = [packet for packet in trace.packet if packet.HasField("track_event")]
+    # A second before the clock was read, on each.
+    assert [event.timestamp for event in events] == 2 * [999_999_000_000_000, 999_999_500_000_000]
+    assert len({event.trusted_packet_sequence_id for event in events}) == 2

@@ -32,6 +32,7 @@ __all__ = [
     "longest_stages",
     "memory_charts",
     "roofline",
+    "stage_times",
     "time_bars",
     "time_parts",
 ]
@@ -118,14 +119,18 @@ def longest_stages(report: Report) -> list[Bar]:
     Args:
         report: The report.
     """
+    return _bars(stage_times(report), report.modelled_time.total_seconds)
+
+
+def stage_times(report: Report) -> list[tuple[float, str, str, str]]:
+    """Return seconds, name, kind and detail of all sections and fallbacks.
+
+    Args:
+        report: The report.
+    """
     rows = [
-        (
-            section.modelled_seconds,
-            section.name,
-            _KINDS.get(section.dominant, "rdu"),
-            _section_detail(section),
-        )
-        for section in report.sections
+        (one.modelled_seconds, one.name, _KINDS.get(one.dominant, "rdu"), _section_detail(one))
+        for one in report.sections
     ]
     on_cpu: defaultdict[int, list[float]] = defaultdict(list)
     for reason in report.fallbacks:
@@ -137,7 +142,7 @@ def longest_stages(report: Report) -> list[Bar]:
         (sum(each), names.get(stage, ""), "cpu", f"{count_text(len(each), 'node')} on the CPU")
         for stage, each in on_cpu.items()
     ]
-    return _bars(rows, report.modelled_time.total_seconds)
+    return rows
 
 
 def _section_detail(section: SectionReport) -> str:

@@ -26,8 +26,8 @@ _TRACKS: Final = {
     "cpu": "CPU",
 }
 """What tracks are called, by resource."""
-_SEQUENCE: Final = 1
-"""The number of the only writer of a trace."""
+_MOST_TRACKS: Final = 1 << 20
+"""Tracks of one writer: numbers of those that another writes begin behind them."""
 
 
 @dataclass(frozen=True)
@@ -143,26 +143,27 @@ def _nanoseconds(seconds: float) -> int:
     return round(seconds * 1e9)
 
 
-def trace_bytes(events: Sequence[Event], place: str) -> bytes:
+def trace_bytes(events: Sequence[Event], place: str, *, writer: int = 0) -> bytes:
     """Return a trace.
 
     Args:
         events: What it has, of any number of processes.
         place: Its file: one that ends in ``.json`` gets the events of Chrome's format, any other the protobuf that
             Perfetto writes itself.
+        writer: Number of this process among those whose traces are shown as one.
 
     Raises:
         MissingLibraryError: The extra ``trace`` is not installed, and the file is no JSON.
     """
     if place.endswith(".json"):
-        return _chrome(events)
+        return _chrome(events, writer)
     try:
         from perfetto.trace_builder.proto_builder import TraceProtoBuilder
     except ImportError:
         raise MissingLibraryError(
             "--trace needs perfetto: install it with pip install 'samba-onnx[trace]', or name a file that ends in .json"
         ) from None
-    return _Protobuf(TraceProtoBuilder()).written(events)
+    return _Protobuf(TraceProtoBuilder(), writer).written(events)
 
 
 @dataclass
@@ -170,6 +171,7 @@ class _Protobuf:
     """Writes packets: each process, track and counter is described once, before its first event."""
 
     builder: Any
+    writer: int
     tracks: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def written(self, events: Sequence[Event]) -> bytes:
@@ -196,7 +198,7 @@ class _Protobuf:
         """Add an event: 1 begins a slice, 2 ends it, 4 is a counter."""
         packet = self.builder.add_packet()
         packet.timestamp = time
-        packet.trusted_packet_sequence_id = _SEQUENCE
+        packet.trusted_packet_sequence_id = self.writer + 1
         packet.track_event.type = kind
         packet.track_event.track_uuid = track
         return packet.track_event
@@ -206,7 +208,8 @@ class _Protobuf:
         if (process, name) in self.tracks:
             return self.tracks[process, name]
         parent = self._track(process, "") if name else 0
-        number = self.tracks[process, name] = len(self.tracks) + 1
+        number = self.writer * _MOST_TRACKS + len(self.tracks) + 1
+        self.tracks[process, name] = number
         descriptor = self.builder.add_packet().track_descriptor
         descriptor.uuid = number
         if not name:
@@ -218,10 +221,13 @@ class _Protobuf:
         return number
 
 
-def _chrome(events: Sequence[Event]) -> bytes:
+def _chrome(events: Sequence[Event], writer: int) -> bytes:
     """Return the events in Chrome's format, whose times are microseconds."""
     processes = {
-        name: number for number, name in enumerate(dict.fromkeys(e.process for e in events), 1)
+        name: number
+        for number, name in enumerate(
+            dict.fromkeys(e.process for e in events), writer * _MOST_TRACKS + 1
+        )
     }
     slices = [event for event in events if isinstance(event, TraceSlice)]
     keys = dict.fromkeys((event.process, event.track) for event in slices)
