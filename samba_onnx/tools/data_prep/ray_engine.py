@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Generator, Iterator
-from typing import Any, Final
+from typing import Any
 
 from samba_onnx.errors import ExecutionError, SambaError
+from samba_onnx.safety.ray_cluster import connect
 from samba_onnx.tools.data_prep.engines import Job
 from samba_onnx.tools.data_prep.file_preparation import FileResult, FileTask, prepare_file
 from samba_onnx.tools.data_prep.libraries import library
 from samba_onnx.tools.data_prep.reporting import Reporter
-
-_STORE_BYTES: Final = 128 << 20
-"""Memory that a cluster on this machine keeps for what its processes share, the tokenizer. Ray would take a
-third of the machine's, of which containers often have little (/dev/shm)."""
 
 
 class RayEngine:
@@ -52,8 +48,7 @@ class RayEngine:
 
         The job lives as long as this generator: nothing else refers to it, and Ray ends a job with its data set.
         """
-        if not self._ray.is_initialized():
-            _start(self._ray)
+        connect(self._ray)
         self._data.DataContext.get_current().enable_progress_bars = False
         # Of plans and of what is deprecated, line by line; errors are raised.
         logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -65,17 +60,6 @@ class RayEngine:
         )
         for outcome in outcomes.iter_rows():
             yield outcome["number"], outcome["result"]
-
-
-def _start(ray: Any) -> None:
-    """Connect to the cluster of ``RAY_ADDRESS`` if that is set, else start one here: small, and without a word."""
-    quiet = {"logging_level": "error", "log_to_driver": False}
-    # Ray would report its use to its makers.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if os.environ.get("RAY_ADDRESS"):
-        ray.init(**quiet)
-    else:
-        ray.init(include_dashboard=False, object_store_memory=_STORE_BYTES, **quiet)
 
 
 class _Worker:

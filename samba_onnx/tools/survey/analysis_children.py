@@ -19,7 +19,7 @@ from samba_onnx.cli.display import write_file
 from samba_onnx.compiling.settings_files import SETTINGS_VARIABLE
 from samba_onnx.report.units import byte_text
 from samba_onnx.safety.files import printable
-from samba_onnx.safety.sandbox import child_environment
+from samba_onnx.safety.sandbox import child_environment, memory_for_a_child
 from samba_onnx.safety.system import cause_of_death, kill_group, note_missing_protections
 
 POLL_SECONDS = 0.05
@@ -55,17 +55,38 @@ class Analysis:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
+    def fail(self, error: str) -> None:
+        """Record a failure.
+
+        Args:
+            error: Why there is no report, in one line.
+
+        Raises:
+            OutputError: The record cannot be written.
+        """
+        record = {"model": self.model, "target": self.target, "error": error}
+        write_file(str(self.failure), (json.dumps(record, indent=2) + "\n").encode())
+
 
 @dataclass(frozen=True)
 class ChildLimits:
     """What analyses may take."""
 
     jobs: int
-    """How many run at a time."""
+    """How many run at a time; 0 for one on each core."""
     seconds: float
     """Wall-clock time of each."""
     memory_bytes: int | None
-    """Private memory of each; None for no limit."""
+    """Private memory of each; None for an even share of what is free."""
+
+    def of_this_machine(self) -> ChildLimits:
+        """Return the limits with what is not stated taken from this machine; no memory is no limit then."""
+        count, size = self.jobs or os.cpu_count() or 1, self.memory_bytes
+        if size is None:
+            # An even share: analyses that run at once must not push each other out of memory.
+            share = memory_for_a_child()
+            size = None if share is None else share // count
+        return ChildLimits(count, self.seconds, size)
 
 
 def run_analyses(
@@ -88,6 +109,7 @@ def run_analyses(
         OutputError: The record of a failure cannot be written.
     """
     note_missing_protections()
+    limits = limits.of_this_machine()
     waiting = deque(analyses)
     running: list[_Child] = []
     try:
@@ -152,12 +174,8 @@ class _Child:
             if self._process.returncode == 0 and self._analysis.is_done:
                 self._analysis.failure.unlink(missing_ok=True)
                 return
-            record = {
-                "model": self._analysis.model,
-                "target": self._analysis.target,
-                "error": self._error(),
-            }
-        write_file(str(self._analysis.failure), (json.dumps(record, indent=2) + "\n").encode())
+            error = self._error()
+        self._analysis.fail(error)
 
     def kill(self) -> None:
         """End the process and all that it started."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -34,6 +35,15 @@ if TYPE_CHECKING:
 
 _EACH = "Limits of each analysis"
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class SurveyEngine(enum.StrEnum):
+    """What runs the analyses of a survey."""
+
+    LOCAL = "local"
+    """Processes of this machine."""
+    RAY = "ray"
+    """A Ray cluster."""
 
 
 ModelsArgument = Annotated[
@@ -69,7 +79,7 @@ JobsOption = Annotated[
         "-j",
         metavar="N",
         min=1,
-        help="Analyses at a time; one for each core if left out.",
+        help="Analyses at a time; one for each core, of the cluster with --engine ray, if left out.",
         rich_help_panel=_EACH,
     ),
 ]
@@ -89,6 +99,15 @@ MemoryOption = Annotated[
         "--memory",
         metavar="BYTES",
         help="Memory that it may take, as 8GB; an even share of what is free if left out.",
+        rich_help_panel=_EACH,
+    ),
+]
+EngineOption = Annotated[
+    SurveyEngine,
+    typer.Option(
+        "--engine",
+        help="What runs the analyses: processes of this machine, or a Ray cluster (extra ray; RAY_ADDRESS names it), "
+        "whose machines share the folders of models and reports.",
         rich_help_panel=_EACH,
     ),
 ]
@@ -121,6 +140,7 @@ def survey(
     jobs: JobsOption = None,
     timeout: TimeoutOption = 600.0,
     memory: MemoryOption = None,
+    engine: EngineOption = SurveyEngine.LOCAL,
     fail_on_fallback: FailOption = False,
     csv: CsvOption = None,
     json: JsonOption = None,
@@ -138,9 +158,12 @@ def survey(
       samba-port survey models/ my_project.models:resnet --targets sn30,sn40l
       samba-port survey list.txt --csv survey.csv --html survey.html
       samba-port survey models/ --jobs 4 --timeout 300 --memory 8GB --retry
+      samba-port survey models/ --engine ray --jobs 64
 
     Exit status 1 means that an analysis failed or, with --fail-on-fallback, that a node runs on the CPU.
     """
+    from samba_onnx.tools.survey.analysis_children import ChildLimits
+
     display = Display(json, quiet, verbose, html=html)
     devices = _targets(targets, options)
     # Once for the survey, and not in the report of each of its analyses.
@@ -148,7 +171,8 @@ def survey(
     names = _models(
         models, output, {"--json": json, "--html": html, "--csv": csv, "--output": output}
     )
-    limits = _limits(jobs, timeout, memory)
+    limits = ChildLimits(jobs or 0, timeout, parse_bytes("--memory", memory))
+    runner = _runner(engine)
     rules = options.sections.optimization_rules
     refuse_overwriting(rules, outputs={"--json": json, "--html": html, "--csv": csv})
     # Each device loops already where it is to.
@@ -157,7 +181,11 @@ def survey(
         activity.step("survey")
         analyses = _analyses(names, devices, each, output)
         report = _survey(
-            analyses, devices, flag_words(each, _STATED), limits, (retry, fresh), activity
+            analyses,
+            devices,
+            lambda missing, progress: runner(missing, flag_words(each, _STATED), limits, progress),
+            (retry, fresh),
+            activity,
         )
     _show(report, csv, display)
     return _status(report, fail_on_fallback)
@@ -189,20 +217,6 @@ def _targets(text: str, options: CompileOptions) -> tuple[str, ...]:
         # Refused here once, and not by the analysis of each model.
         load_target(name)
     return names
-
-
-def _limits(jobs: int | None, seconds: float, memory: str | None) -> ChildLimits:
-    """Return what each analysis may take."""
-    from samba_onnx.safety.sandbox import memory_for_a_child
-    from samba_onnx.tools.survey.analysis_children import ChildLimits
-
-    count = jobs or os.cpu_count() or 1
-    size = parse_bytes("--memory", memory)
-    if size is None:
-        # An even share: analyses that run at once must not push each other out of memory.
-        share = memory_for_a_child()
-        size = None if share is None else share // count
-    return ChildLimits(count, seconds, size)
 
 
 def _analyses(
@@ -256,17 +270,28 @@ def _file_name(text: str) -> str:
     return _ODD.sub("_", text)[-60:].lstrip("._-") or "model"
 
 
+def _runner(
+    engine: SurveyEngine,
+) -> Callable[[Sequence[Analysis], Sequence[str], ChildLimits, Callable[[int], None]], None]:
+    """Return what runs analyses."""
+    if engine is SurveyEngine.RAY:
+        from samba_onnx.tools.survey.cluster_analyses import run_on_cluster
+
+        return run_on_cluster
+    from samba_onnx.tools.survey.analysis_children import run_analyses
+
+    return run_analyses
+
+
 def _survey(
     analyses: Sequence[Analysis],
     targets: Sequence[str],
-    options: Sequence[str],
-    limits: ChildLimits,
+    run: Callable[[Sequence[Analysis], Callable[[int], None]], None],
     again: tuple[bool, bool],
     activity: Activity,
 ) -> SurveyReport:
     """Do what is missing, and add up all results."""
     from samba_onnx.report.reading import read_report
-    from samba_onnx.tools.survey.analysis_children import run_analyses
     from samba_onnx.tools.survey.survey_totals import Survey
 
     retry, fresh = again
@@ -278,7 +303,7 @@ def _survey(
         each.report.unlink(missing_ok=True)
         each.failure.unlink(missing_ok=True)
     activity.count(0, len(missing) or 1)
-    run_analyses(missing, options, limits, lambda done: activity.count(done, len(missing)))
+    run(missing, lambda done: activity.count(done, len(missing)))
     # All of them, those of earlier surveys too: the answer is about the models, not about this run.
     survey = Survey(targets)
     for each in analyses:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import onnx
@@ -109,3 +110,13 @@ def test_conditions_of_a_target_of_ones_own_are_no_part_of_its_file_name(tmp_pat
         (one,) = _analyses([str(model)], [f"{target}{conditions}"], CompileOptions(), "survey")
         places.add(one.report)
     assert len(places) == 3
+
+
+def test_a_cluster_needs_ray(
+    samba_port: SambaPort, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As where it is not installed.
+    monkeypatch.setitem(sys.modules, "ray", None)
+    result = samba_port("survey", "models", "--engine", "ray")
+    assert (result.status, result.out) == (2, "")
+    assert "pip install 'samba-onnx[ray]'" in result.err
