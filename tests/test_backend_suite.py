@@ -104,6 +104,7 @@ COSTLY = "attention"
 """A module whose cases take as long as those of all modules up to "c"."""
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.quick(every=6)
 @pytest.mark.parametrize(
     "module",

@@ -97,7 +97,8 @@ PLACES = {
 }
 
 
-@pytest.mark.quick(every=4)
+@pytest.mark.sampled(every=7)
+@pytest.mark.quick(every=11)
 @pytest.mark.parametrize("dead", [True, False], ids=["then", "else"])
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
 @pytest.mark.parametrize("misfit", MISFITS.values(), ids=MISFITS.keys())

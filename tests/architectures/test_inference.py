@@ -70,7 +70,7 @@ def test_a_compiled_architecture_computes_what_torch_does(name: str, workers: Wo
     _check(name, workers)
 
 
-@pytest.mark.sampled(every=32)
+@pytest.mark.sampled(every=64)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(ARCHITECTURES) - set(QUICK)))
 def test_every_architecture_computes_what_torch_does(name: str, workers: Workers) -> None:

@@ -36,7 +36,7 @@ def test_five_steps_are_those_of_torch(name: str, worker: Worker) -> None:
     _check(name, worker)
 
 
-@pytest.mark.sampled(every=40)
+@pytest.mark.sampled(every=80)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(_TRAINED - set(QUICK)))
 def test_five_steps_of_every_architecture_are_those_of_torch(name: str, worker: Worker) -> None:

@@ -32,13 +32,14 @@ def test_a_row_with_other_layers_is_the_same_but_for_them() -> None:
     assert dataclasses.replace(llama, sizes=row.sizes).rdus == 8
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
-@pytest.mark.parametrize("level", [pytest.param("o0", marks=pytest.mark.exhaustive), "o3"])
+@pytest.mark.parametrize("level", ["o0", "o3"])
 @pytest.mark.parametrize(
     ("name", "layers"),
     [
-        # Its layers are compiled below, in CI too.
-        pytest.param("sn30/gpt2/o3/1600x6", 48, marks=pytest.mark.exhaustive),
+        # Layers of the second are compiled below, in CI too.
+        ("sn30/gpt2/o3/1600x6", 48),
         ("sn40l/llama/token/llama-3-70b", 80),
     ],
 )

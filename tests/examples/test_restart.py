@@ -42,6 +42,7 @@ def children(pid: int) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").exists(), reason="finds the replicas in /proc")
 @pytest.mark.parametrize("victim", [0, 1])

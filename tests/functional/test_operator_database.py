@@ -34,7 +34,7 @@ def test_the_first_sample_of_every_operator(shard: int, record_property: Record)
     _check(shard, SHARDS, FAST_SAMPLES, record_property)
 
 
-@pytest.mark.sampled(every=32)
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_sample_of_every_operator(shard: int, record_property: Record) -> None:

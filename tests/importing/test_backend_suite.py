@@ -75,6 +75,7 @@ def test_all_cases() -> None:
     assert counts["passed"] >= 1197
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_torch_traces_every_case_that_passes() -> None:

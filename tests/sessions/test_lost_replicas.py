@@ -69,7 +69,7 @@ FAULTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("how", FAULTS)
 def test_a_lost_replica_ends_all_of_them_and_is_named_by_each(pef: str, how: str) -> None:
     replicas, expected = FAULTS[how]

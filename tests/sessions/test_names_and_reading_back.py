@@ -162,6 +162,7 @@ def test_random_graphs(
     random_graph(tmp_path, steps, outputs, losses, accumulates)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @settings(max_examples=75, deadline=None, phases=PHASES, suppress_health_check=FIXTURES)
 @given(STEPS, INDICES, INDICES, st.booleans())

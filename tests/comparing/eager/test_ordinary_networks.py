@@ -38,6 +38,7 @@ def test_networks_in_training(network: str) -> None:
     compare(network, 0, True, 16, 4)
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("trained", [False, True], ids=["fresh", "trained"])

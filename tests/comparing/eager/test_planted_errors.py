@@ -52,7 +52,7 @@ def test_errors_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     refused(ERRORS[name].network, trained=True)
 
 
-@pytest.mark.sampled(every=9)
+@pytest.mark.sampled(every=27)
 @pytest.mark.slow
 @pytest.mark.parametrize("trained", [False, True], ids=["fresh", "trained"])
 @pytest.mark.parametrize("name", sorted(ERRORS))

@@ -92,6 +92,7 @@ def _check(content: dict[str, Any], file: Path, option: str, part: int) -> tuple
     return refused, taken
 
 
+@pytest.mark.sampled(every=4)
 @pytest.mark.quick(every=PARTS)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("name", TARGETS)
