@@ -270,6 +270,8 @@ PIPELINE: tuple[PassEntry, ...] = (
     _CORRECT,  # shapes that follow from numbers that were computed until now
     # What is still unknown of an output is what the model says of it.
     PassEntry(lambda context: BindOutputsPass(), training=False, static_outputs=True),
+    # Again, behind the corrected shapes.
+    PassEntry(lambda context: RefuseImpossiblePass(folded=True), training=False),
     # Before the rules: reports say by name which nodes they took or left.
     _plain(FixNamesPass, training=False),
     # Behind: rules need static shapes and constants; a node that folds is no fallback.

@@ -257,7 +257,7 @@ net (float[batch,4] x, bool c) => (float[batch,4] y) {
         (TIED, {}, {"input_shapes": {"x": (3, 4)}}, {"x": (3, 4), "ids": (3, 128), "scale": (4,)}),
         (NAMELESS, {}, {}, {"x": (1, 1)}),
         (NAMELESS, {}, {"input_shapes": {"": (None, 3)}}, {"x": (1, 3)}),
-        (DOWNSAMPLED, SIZES, {}, {"x": (1, 3, 1, 8)}),
+        (DOWNSAMPLED, SIZES, {}, {"x": (1, 3, 224, 8)}),
         (DOWNSAMPLED, SIZES, {"dims": {"h": 6}}, {"x": (1, 3, 6, 8)}),
         (VALUES, {}, {"dims": {"n": 3}}, {"x": (1, 3)}),
         (BRANCHES, {}, {}, {"x": (1, 4), "c": ()}),

@@ -18,18 +18,15 @@ from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
+from samba_onnx.passes.rewrites.signals import signal_sizes
 
 DEFAULT_LENGTH: Final = 128
 """Elements of a sequence where no table of positions says how many there may be."""
-
-_SAMPLES: Final = 16_000
-"""Samples of sound: a second at the rate that models of speech are trained with."""
 
 _LONGEST: Final = 1024
 """Elements of a sequence at most: work and activations of attention grow with its square."""
 
 _SEQUENCE: Final = re.compile(r"seq|token|length|(^|_)len|time|frame|word|char", re.IGNORECASE)
-_SOUND: Final = re.compile(r"sample|wave|audio", re.IGNORECASE)
 _CACHE: Final = re.compile(r"past|cache", re.IGNORECASE)
 _TOTAL: Final = re.compile(r"total|past.*\+|mask", re.IGNORECASE)
 _ENCODER: Final = re.compile(r"encoder|enc_|src", re.IGNORECASE)
@@ -46,7 +43,7 @@ class AssumeLengthsPass(ir.passes.InPlacePass):
     2. Its length is that of the smallest table of positions, rounded down to a power of two (some tables have a few
        rows more than positions), or ``DEFAULT_LENGTH``.
     3. With a cache of keys and values, a run reads one element, and the others are in the cache.
-    4. Samples of sound, by the name of the last dimension, are ``_SAMPLES``.
+    4. Sides of images and samples of sound have the sizes of ``signals``.
     5. Lengths that make a node impossible are none: the model stays as it was without this pass.
     """
 
@@ -98,16 +95,14 @@ class AssumeLengthsPass(ir.passes.InPlacePass):
 def _lengths(model: ir.Model) -> dict[str, int]:
     """Return lengths by the name of a dimension, or by its place, as ``x[1]``, where it has no name."""
     places = _places(model)
-    sequences = _sequences(model, places)
-    sound = {name: _SAMPLES for name, value in places.items() if _is_sound(name, value)}
-    return _sequence_lengths(model, places, [n for n in sequences if n not in sound]) | sound
-
-
-def _is_sound(name: str, value: ir.Value) -> bool:
-    """Return whether a dimension counts samples of sound: the last one, where the first of several would be a batch."""
-    shape = dimensions(value.shape) or ()
-    is_last = len(shape) < 4 and shape[-1:] == (name,)
-    return is_last and value.dtype not in _INTEGERS and bool(_SOUND.search(name))
+    signals = {
+        name: size
+        for value in model.graph.inputs
+        for name, size in signal_sizes(value)
+        if not _is_mask(value) and not _is_cache(name, value)
+    }
+    sequences = [name for name in _sequences(model, places) if name not in signals]
+    return _sequence_lengths(model, places, sequences) | signals
 
 
 def _sequence_lengths(

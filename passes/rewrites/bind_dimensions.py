@@ -26,7 +26,7 @@ LENGTHS: Final = "samba_onnx.lengths"
 DEFAULT_SHAPE: Final = "samba_onnx.default_shape"
 """Key in ``Value.meta`` of the sizes that the default of an input has, which passes do not see."""
 
-_BOUND: Final = "samba_onnx.bound"
+BOUND: Final = "samba_onnx.bound"
 """Key in ``Model.meta`` of the sizes that names were given."""
 
 
@@ -85,7 +85,7 @@ class BindDimensionsPass(ir.passes.InPlacePass):
             if value not in computed:
                 modified |= _set_named(value, sizes)
         # BindOutputsPass runs after inference and sets what is left.
-        model.meta[_BOUND] = sizes
+        model.meta[BOUND] = sizes
         return ir.passes.PassResult(model, modified=modified)
 
     def _sizes(self, model: ir.Model, shapes: Shapes) -> dict[str, int]:
@@ -126,7 +126,7 @@ class BindOutputsPass(ir.passes.InPlacePass):
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Bind the dimensions."""
-        sizes: dict[str, int] = model.meta.get(_BOUND, {})
+        sizes: dict[str, int] = model.meta.get(BOUND, {})
         changed = [_set_named(value, sizes) for value in model.graph.outputs]
         return ir.passes.PassResult(model, modified=any(changed))
 

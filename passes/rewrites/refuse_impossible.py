@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from samba_onnx.errors import InvalidModelError
-from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED, taken_text
+from samba_onnx.passes.rewrites.bind_dimensions import ASSUMED, BOUND, taken_text
 from samba_onnx.passes.rewrites.impossible_shapes import OperandShapes, Sizes, contradiction
 from samba_onnx.passes.rewrites.infer_shapes import ShapeWriter
 from samba_onnx.passes.rewrites.inference_limits import ARITHMETIC, unsafe_nodes
@@ -30,7 +30,18 @@ class RefuseImpossiblePass(ir.passes.InPlacePass):
        values between is often wrong, and onnxruntime does not mind.
     2. A node that onnx's inference refuses for its shapes, or a rule of ``impossible_shapes``.
     3. Only nodes of the main graph: an impossible branch may be one that is never taken.
+    4. Again behind folding, by the rules alone: sizes of a padding that follow from those of inputs are numbers by
+       then. Only of a model whose dynamic dimensions were given sizes here: others run somewhere as they are.
     """
+
+    def __init__(self, *, folded: bool = False) -> None:
+        """Say when it runs.
+
+        Args:
+            folded: Whether constants are folded by now.
+        """
+        super().__init__()
+        self.folded = folded
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Refuse the first node that is impossible.
@@ -40,6 +51,10 @@ class RefuseImpossiblePass(ir.passes.InPlacePass):
                 stated, if there are any.
         """
         unchanged = ir.passes.PassResult(model, modified=False)
+        if self.folded:
+            if model.meta.get(BOUND) or model.meta.get(ASSUMED):
+                _refuse_by_rules(model)
+            return unchanged
         nodes = list(model.graph)
         # onnx infers a model of one version only.
         if any(node.version for node in nodes):
@@ -65,6 +80,16 @@ class RefuseImpossiblePass(ir.passes.InPlacePass):
             if reason:
                 raise impossible(model, shapes, reason)
         return unchanged
+
+
+def _refuse_by_rules(model: ir.Model) -> None:
+    known = shapes_from_inputs(model)
+    for node in model.graph:
+        inputs = tuple(None if value is None else known.get(value) for value in node.inputs)
+        shapes = OperandShapes(node, inputs, known.get(node.outputs[0]) if node.outputs else None)
+        reason = contradiction(shapes) if node.domain == "" else None
+        if reason:
+            raise impossible(model, shapes, reason)
 
 
 def _first_fault(proto: onnx.ModelProto, *, content: bool) -> tuple[int, str] | None:

@@ -106,11 +106,10 @@ def _roofline(report: Report, axes: Axes) -> None:
         axes.annotate(f"{rate_text(rate, 'FLOP/s')} {_plain(names)}", (min(intensities), rate))
     for tier in device.tiers:
         # On-chip memory has no traffic among these bytes.
-        if tier.name == "sram" or not tier.bytes_per_second:
-            continue
-        begin, knee = min(intensities) / 2, peak / tier.bytes_per_second
-        line = [begin * tier.bytes_per_second, peak]
-        axes.plot([begin, knee], line, label=_plain(tier.name))
+        bandwidth = 0.0 if tier.name == "sram" else tier.bytes_per_second
+        if bandwidth:
+            begin, knee = min(intensities) / 2, peak / bandwidth
+            axes.plot([begin, knee], [begin * bandwidth, peak], label=_plain(tier.name))
     axes.set(xscale="log", yscale="log", xlabel="FLOP per off-chip byte", ylabel="FLOP/s")
     axes.legend(loc="lower right")
 

@@ -206,25 +206,3 @@ def test_a_buffer_of_positions_says_how_many_there_are() -> None:
         }}"""
     )
     assert _bound(model) == [(1, 32)]
-
-
-@pytest.mark.parametrize(
-    "shape", ["batch,num_samples", "batch,1,samples", "audio_length", "b,wave"]
-)
-def test_samples_of_sound_are_a_second(shape: str) -> None:
-    model = _model(f"g (float[{shape}] x) => (float[{shape}] y) {{ y = Exp(x) }}")
-    (bound,) = _bound(model)
-    assert bound is not None
-    assert bound[-1] == 16_000
-    assert set(bound[:-1]) <= {1}
-
-
-@pytest.mark.parametrize(
-    ("kind", "shape"),
-    [("float", "samples,features"), ("int64", "batch,samples"), ("float", "samples,3,8,8")],
-)
-def test_samples_that_are_a_batch_or_numbers_are_no_sound(kind: str, shape: str) -> None:
-    model = _model(f"g ({kind}[{shape}] x) => ({kind}[{shape}] y) {{ y = Abs(x) }}")
-    (bound,) = _bound(model)
-    assert bound is not None
-    assert 16_000 not in bound

@@ -153,3 +153,34 @@ def test_nodes_of_their_own_versions_are_left_to_others() -> None:
     model = parse("g (float[2,3] x, float[4,2] w) => (float[2,2] y) { y = MatMul(x, w) }")
     model.graph[0].version = 13
     assert not RefuseImpossiblePass()(model).modified
+
+
+# As exporters write the padding of a signal: its amounts are computed, by steps that no inference follows.
+PADDED = """<ir_version: 8, opset_import: ["" : 15]>
+    padded (float[batch, sequence] x, float[4, 1, 9] w) => (float y)
+    <int64[2, 2] pairs = {0, 0, 0, 2}> {
+        columns = Transpose <perm = [1, 0]> (pairs)
+        size = Constant <value_ints = [-1]> ()
+        pads = Reshape(columns, size)
+        p = Pad(x, pads)
+        axis = Constant <value_ints = [1]> ()
+        u = Unsqueeze(p, axis)
+        y = Conv(u, w)
+    }"""
+
+
+@pytest.mark.parametrize(("size", "fits"), [(6, False), (7, True)])
+def test_sizes_that_follow_when_constants_are_folded_are_looked_at(size: int, fits: bool) -> None:
+    model = onnx.parser.parse_model(PADDED)
+    dims = {"sequence": size}
+    if fits:
+        assert samba_onnx.analyze(model, dims=dims).sections
+        return
+    with pytest.raises(InvalidModelError, match=r"reaches over 9 elements of an input of 8"):
+        samba_onnx.analyze(model, dims=dims)
+
+
+def test_a_model_whose_sizes_are_its_own_is_left_to_those_who_run_it() -> None:
+    model = onnx.parser.parse_model(PADDED.replace("batch, sequence", "1, 6"))
+    folded = RefuseImpossiblePass(folded=True)
+    assert not folded(ir.from_proto(model)).modified
