@@ -49,8 +49,9 @@ def signal_sizes(value: ir.Value) -> Iterator[tuple[str, int]]:
 def _signal(value: ir.Value, shape: tuple[Dimension, ...]) -> tuple[tuple[int, ...], int]:
     """Return the axes that convolutions go along, and the size of each."""
     last = len(shape) - 1
-    # By name alone, where no convolution says more: the first of several dimensions would be a batch.
-    named = last < 3 and isinstance(shape[last], str) and bool(_SOUND.search(shape[last]))
+    # By name, where no convolution says more: that of the input, too, but of its first dimension, which is a batch.
+    names = [str(shape[last])] if last == 0 else [str(shape[last]), value.name or ""]
+    named = last < 3 and any(map(_SOUND.search, names))
     spatial = _convolved(value)
     if spatial == 2 and len(shape) == 4:
         return _sides(shape), SIDE

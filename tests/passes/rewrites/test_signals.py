@@ -77,5 +77,11 @@ def test_what_no_convolution_reads_is_left(shape: str, kind: str) -> None:
     assert set(bound) <= {1, 3}
 
 
+def test_the_name_of_an_input_counts_but_for_its_batch() -> None:
+    body = "y = Exp({})"
+    assert _bound("a,b", body.format("samples"), name="samples") == (1, 16_000)
+    assert _bound("a", body.format("samples"), name="samples") == (1,)
+
+
 def test_a_mask_is_no_sound() -> None:
     assert _bound("b,n", SOUND.format(x="mask"), kernel="4,1,8", name="mask") == (1, 1)
