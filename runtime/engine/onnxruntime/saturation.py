@@ -53,8 +53,12 @@ def departure_of(model: onnx.ModelProto) -> str:
     count = signed_products(model)
     if not count or not products_saturate():
         return ""
-    products = "1 product" if count == 1 else f"{count:,} products"
+    products = (
+        "1 product of the original was"
+        if count == 1
+        else f"{count:,} products of the original were"
+    )
     return (
-        f"onnxruntime's own kernels for uint8 times int8 saturate on this processor: {products} of the "
-        "original were computed exactly in their place, so that onnxruntime by itself may answer otherwise"
+        f"onnxruntime's own kernels for uint8 times int8 saturate on this processor: {products} "
+        "computed exactly, so that onnxruntime by itself may answer otherwise"
     )
