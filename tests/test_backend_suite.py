@@ -121,6 +121,7 @@ def test_some_cases_of_the_costly_module(tmp_path: Path) -> None:
     assert counts["passed"] == counts["onnxruntime"] + counts["older than onnxruntime"] > 5
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     "kind",
     others_slow(["simple", "pytorch-converted", "pytorch-operator"], ["simple"]),

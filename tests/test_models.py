@@ -59,6 +59,7 @@ def test_the_reference_sample_travels_with_the_pef(name: str, tmp_path: Path) ->
         assert samba_onnx.self_test(pef).passed
 
 
+@pytest.mark.sampled(every=2)
 @needs("onnx", "1.23")  # the second engine of older ones lacks Gelu, and LSTM in two directions
 @pytest.mark.parametrize("name", others_slow(sorted(MODELS), QUICK))
 def test_the_second_engine_agrees_with_the_sample_and_with_the_model(

@@ -18,7 +18,7 @@ from tests.versions import needs
 TABLE = read()
 
 
-@pytest.mark.sampled(every=6)
+@pytest.mark.sampled(every=12)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(REPRESENTATIVES))
 def test_a_model_converts_as_the_table_says(name: str, tmp_path: Path) -> None:

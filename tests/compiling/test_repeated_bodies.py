@@ -91,6 +91,7 @@ def check(model: onnx.ModelProto, folder: Path, **options: Any) -> Manifest:
         return pef.manifest
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.quick(every=4)
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "mixed"])
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ SAMPLE = ("mistral", "gemma2", "gpt_oss", "bloom", "falcon", "opt", "mamba", "ll
 positions, states, chunks."""
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("family", SAMPLE)
 @needs("transformers", "5.23")  # older ones keep their states in other classes
 def test_a_family_of_each_kind_generates_equal_tokens(family: str, tmp_path: Path) -> None:

@@ -307,10 +307,9 @@ def test_only_paths_and_models_are_taken(source: object) -> None:
         load_model(source)  # type: ignore[arg-type]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "cases", [disk_cases, pytest.param(all_cases, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.parametrize("cases", [disk_cases, all_cases])
 def test_no_backend_case_is_refused(
     cases: Callable[[], Iterator[BackendCase]],
 ) -> None:

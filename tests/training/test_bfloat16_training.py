@@ -157,6 +157,7 @@ def drawn(
     return [batch(generator) for _ in range(steps)]
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "batch", "steps", "rate"),

@@ -26,7 +26,7 @@ def _marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
     return () if name in QUICK else (pytest.mark.slow,)
 
 
-@pytest.mark.sampled(every=3)
+@pytest.mark.sampled(every=6)
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, id=case.name, marks=_marks(case.name)) for case in CASES],

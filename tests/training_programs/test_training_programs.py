@@ -19,7 +19,7 @@ from tests.training_programs.table import difference, read, write
 TABLE = read()
 
 
-@pytest.mark.sampled(every=8)
+@pytest.mark.sampled(every=16)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_program_trains_as_the_table_says(name: str, tmp_path: Path) -> None:
