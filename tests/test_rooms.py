@@ -27,7 +27,10 @@ CIRCLES = {
         for name in ("as_value", "construction", "dispatch", "samba_tensor", "torch_methods")
     ),
     frozenset({"importing.control", "importing.interpreter"}),
-    frozenset({"report.brief", "report.report", "report.terminal"}),
+    frozenset(
+        f"report.{name}"
+        for name in ("brief", "page.charts", "report", "terminal", "viewers.figures")
+    ),
     frozenset({"tools.data_prep.encoding", "tools.data_prep.tokenizer_record"}),
     frozenset(f"tools.data_prep.{name}" for name in ("engines", "ray_engine", "worker_processes")),
 }

@@ -18,7 +18,7 @@ from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
-from samba_onnx.passes.rewrites.signals import signal_sizes
+from samba_onnx.passes.rewrites.signal_sizes import signal_sizes
 
 DEFAULT_LENGTH: Final = 128
 """Elements of a sequence where no table of positions says how many there may be."""
@@ -43,7 +43,7 @@ class AssumeLengthsPass(ir.passes.InPlacePass):
     2. Its length is that of the smallest table of positions, rounded down to a power of two (some tables have a few
        rows more than positions), or ``DEFAULT_LENGTH``.
     3. With a cache of keys and values, a run reads one element, and the others are in the cache.
-    4. Sides of images and samples of sound have the sizes of ``signals``.
+    4. Sides of images and samples of sound have the sizes of ``signal_sizes``.
     5. Lengths that make a node impossible are none: the model stays as it was without this pass.
     """
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from samba_onnx.errors import PefFormatError
 from samba_onnx.pef.manifest import Fallback, Manifest, Section
+from samba_onnx.safety.files import printable
 
 __all__ = [
     "DIRECTORY_LIMIT",
     "MANIFEST_MEMBER",
     "REFERENCE_MEMBER",
     "WEIGHTS_MEMBER",
+    "check_members",
     "check_sizes",
     "member_names",
     "stage_member",
@@ -61,3 +63,24 @@ def check_sizes(sizes: Iterable[tuple[str, int]]) -> None:
     for what, size in total.items():
         if size > SMALL_MEMBERS_LIMIT:
             raise PefFormatError(f"{what} take {size} bytes, more than {SMALL_MEMBERS_LIMIT}")
+
+
+def check_members(manifest: Manifest, members: Sequence[tuple[str, int]]) -> None:
+    """Check that the manifest, the archive and the format agree on the members.
+
+    Args:
+        manifest: What the file says of itself.
+        members: Names and sizes in bytes of what is in it beside the manifest, in its order.
+
+    Raises:
+        PefFormatError: They do not.
+    """
+    names = tuple(name for name, _ in members)
+    if tuple((member.name, member.bytes) for member in manifest.members) != tuple(members):
+        raise PefFormatError("the members are not those that the manifest lists")
+    check_sizes(members)
+    expected = member_names(manifest)
+    for name in set(names).difference(expected):
+        raise PefFormatError(f"member {printable(name)} is unexpected")
+    if names != expected:
+        raise PefFormatError("members are missing or out of order")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field, replace
 
+from samba_onnx.pef.boundary import Boundary
 from samba_onnx.pef.changes import Bound, Change
 from samba_onnx.pef.decoding import MAY_BE_MISSING, NOT_REPORTED, UNWRITTEN, reported_as
 from samba_onnx.pef.dimensions import BoundDimension, DynamicDimension
@@ -19,12 +20,12 @@ from samba_onnx.pef.host_summary import HostSummary
 from samba_onnx.pef.original_files import OriginalFile
 from samba_onnx.pef.rewrite_records import FusionRuleSummary, LegalisedRule, PassSummary
 from samba_onnx.pef.sharding import Parallelism, Sharded
-from samba_onnx.pef.shown import manifest_line, manifest_table
 from samba_onnx.pef.stage_graphs import StageGraphs
 from samba_onnx.pef.stage_records import Fallback, FallbackNode, Section, Stage
 from samba_onnx.pef.target_summary import TargetSummary
 from samba_onnx.program.index_demands import IndexDemand
 from samba_onnx.program.kinds import LOADED_KINDS, RESIDENT_KINDS, SymbolKind
+from samba_onnx.safety.notebook import notebook_table
 
 __all__ = [
     "FORMAT_VERSION", "Argin", "Boundary", "Call", "Cause", "Direction", "Fallback", "FallbackNode", "Graph",
@@ -221,26 +222,6 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Boundary:
-    """Where the schedule passes between RDU and CPU, and what that costs.
-
-    Each run transfer with cause ``fallback`` belongs to exactly one boundary: to that between the
-    stage that wrote the value and the stage for which it is copied.
-    """
-
-    before: int
-    """Stage id of the producer side."""
-    after: int
-    """Stage id of the consumer side."""
-    symbols: tuple[str, ...]
-    """What is copied there."""
-    bytes: int
-    """Bytes of all of them."""
-    seconds: float
-    """Modelled time of the copies."""
-
-
-@dataclass(frozen=True)
 class Argin:
     """A scalar that the user may change at run time: a graph input with a value that persists.
 
@@ -360,8 +341,14 @@ class Manifest:
     stage_graphs: StageGraphs | None = field(default=None, compare=False, metadata=UNWRITTEN)
     """The nodes of stages, where they are at hand: of what was planned, or of an open PEF."""
 
-    __repr__ = manifest_line
-    _repr_html_ = manifest_table
+    def __repr__(self) -> str:
+        """Return one line; the fields are thousands."""
+        return f"Manifest({self.source.name!r} for {self.target.name} at {self.level})"
+
+    def _repr_html_(self) -> str:
+        """Return the graphs as a table for a notebook."""
+        rows = [(g.name, ", ".join(g.inputs), ", ".join(g.outputs)) for g in self.graphs]
+        return notebook_table(repr(self), rows, ("graph", "inputs", "outputs"))
 
     def stages(self) -> dict[int, Section | Fallback]:
         """Return sections and fallbacks by id."""

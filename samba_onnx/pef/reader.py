@@ -16,14 +16,14 @@ from samba_onnx.pef.archive import MemberSlot
 from samba_onnx.pef.codec import decode_manifest
 from samba_onnx.pef.consistency import check_manifest, weights_layout
 from samba_onnx.pef.digests import check_content
-from samba_onnx.pef.envelope import Envelope, read_envelope
-from samba_onnx.pef.layout import REFERENCE_MEMBER, WEIGHTS_MEMBER, check_sizes, member_names
+from samba_onnx.pef.envelope import read_envelope
+from samba_onnx.pef.layout import REFERENCE_MEMBER, WEIGHTS_MEMBER, check_members
 from samba_onnx.pef.manifest import Manifest, Member, Symbol
 from samba_onnx.pef.reference import check_reference
-from samba_onnx.pef.shown import pef_line, pef_table
 from samba_onnx.pef.stage_reading import with_stages
 from samba_onnx.pef.weights import StoredTensor, check_layout, tensor_array
 from samba_onnx.safety.files import open_regular, printable
+from samba_onnx.safety.notebook import notebook_table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,7 +117,8 @@ class Pef:
         self._members = {member.name: member for member in self.manifest.members}
         self._slots = {slot.name: slot for slot in envelope.slots}
         self._crcs = {s.name: c for s, c in zip(envelope.slots, envelope.crcs, strict=True)}
-        _check_members(self.manifest, envelope)
+        # But for the last slot, which is the manifest's own.
+        check_members(self.manifest, [(slot.name, slot.bytes) for slot in envelope.slots[:-1]])
         self._view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         self.manifest = with_stages(self.manifest, self._view, self._slots)
         self._symbols = {symbol.name: symbol for symbol in self.manifest.symbols}
@@ -145,8 +146,13 @@ class Pef:
             concurrent.futures.wait([self._verification])
         self._file.close()
 
-    __repr__ = pef_line
-    _repr_html_ = pef_table
+    def __repr__(self) -> str:
+        return f"Pef({os.fspath(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the members as a table for a notebook."""
+        rows = [(member.name, member.bytes) for member in self.manifest.members]
+        return notebook_table(f"{self!r}: {self.manifest!r}", rows, ("member", "bytes"))
 
     def member(self, name: str) -> memoryview:
         """Return a member's content, mapped and read-only.
@@ -378,19 +384,6 @@ class Pef:
 
 def _identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _check_members(manifest: Manifest, envelope: Envelope) -> None:
-    """Check that the manifest, the archive and the format agree on the members."""
-    members = tuple((slot.name, slot.bytes) for slot in envelope.slots[:-1])
-    if tuple((member.name, member.bytes) for member in manifest.members) != members:
-        raise PefFormatError("the members are not those that the manifest lists")
-    check_sizes(members)
-    expected = member_names(manifest)
-    for name in {name for name, _ in members}.difference(expected):
-        raise PefFormatError(f"member {printable(name)} is unexpected")
-    if tuple(name for name, _ in members) != expected:
-        raise PefFormatError("members are missing or out of order")
 
 
 def _shifted(progress: Progress | None, done: int, total: int) -> Progress | None:

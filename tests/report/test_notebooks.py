@@ -95,15 +95,16 @@ def test_the_ledger_is_a_table_of_pandas(device: samba_onnx.Device) -> None:
         assert sums[total.cause, total.direction] == total.bytes
 
 
-def test_a_pef_is_a_table_in_a_notebook(tmp_path: Path) -> None:
+def test_a_pef_and_its_manifest_are_tables_in_a_notebook(tmp_path: Path) -> None:
     with samba_onnx.convert(cached_onnx("mlp", "tiny"), tmp_path / "m.pef") as pef:
-        for thing in (pef, pef.manifest):
-            tree = ElementTree.fromstring(thing._repr_html_())
-            assert tree.findtext("caption") == repr(thing)
-            rows = {row[0].text: row[1].text for row in tree.findall("tr")}
-            assert rows["model"] == "mlp.onnx"
-            size = sum(region.bytes for region in pef.manifest.regions)
-            assert rows["memory in hbm"] == f"{size:,} bytes"
+        members = ElementTree.fromstring(pef._repr_html_())
+        assert members.findtext("caption") == f"{pef!r}: {pef.manifest!r}"
+        rows = [[cell.text for cell in row] for row in members.findall("tr")]
+        assert rows[1:] == [[one.name, f"{one.bytes:,}"] for one in pef.manifest.members]
+        graphs = ElementTree.fromstring(pef.manifest._repr_html_())
+        (graph,) = pef.manifest.graphs
+        _, row = ([cell.text for cell in row] for row in graphs.findall("tr"))
+        assert row == [graph.name, ", ".join(graph.inputs), ", ".join(graph.outputs)]
 
 
 def test_a_table_of_a_notebook_has_no_markup_of_others() -> None:

@@ -223,12 +223,8 @@ class _Protobuf:
 
 def _chrome(events: Sequence[Event], writer: int) -> bytes:
     """Return the events in Chrome's format, whose times are microseconds."""
-    processes = {
-        name: number
-        for number, name in enumerate(
-            dict.fromkeys(e.process for e in events), writer * _MOST_TRACKS + 1
-        )
-    }
+    names = dict.fromkeys(event.process for event in events)
+    processes = {name: number for number, name in enumerate(names, writer * _MOST_TRACKS + 1)}
     slices = [event for event in events if isinstance(event, TraceSlice)]
     keys = dict.fromkeys((event.process, event.track) for event in slices)
     threads = {key: number for number, key in enumerate(keys, 1)}

@@ -30,7 +30,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.facts.defaults import DEFAULT_TARGET
 
 if TYPE_CHECKING:
-    from samba_onnx.tools.survey.analysis_children import Analysis, ChildLimits
+    from samba_onnx.tools.survey.analysis_children import Analysis
     from samba_onnx.tools.survey.survey_report import SurveyReport
 
 _EACH = "Limits of each analysis"
@@ -162,31 +162,21 @@ def survey(
 
     Exit status 1 means that an analysis failed or, with --fail-on-fallback, that a node runs on the CPU.
     """
-    from samba_onnx.tools.survey.analysis_children import ChildLimits
-
     display = Display(json, quiet, verbose, html=html)
     devices = _targets(targets, options)
     # Once for the survey, and not in the report of each of its analyses.
     refuse_other_level(options)
-    names = _models(
-        models, output, {"--json": json, "--html": html, "--csv": csv, "--output": output}
-    )
-    limits = ChildLimits(jobs or 0, timeout, parse_bytes("--memory", memory))
-    runner = _runner(engine)
-    rules = options.sections.optimization_rules
-    refuse_overwriting(rules, outputs={"--json": json, "--html": html, "--csv": csv})
+    files = {"--json": json, "--html": html, "--csv": csv}
+    names = _models(models, output, files | {"--output": output})
+    refuse_overwriting(options.sections.optimization_rules, outputs=files)
     # Each device loops already where it is to.
     each = options.replace(kernel_looping=False)
+    limits = (jobs or 0, timeout, parse_bytes("--memory", memory))
+    run = _runner(engine, flag_words(each, _STATED), limits)
     with Activity(quiet) as activity:
         activity.step("survey")
         analyses = _analyses(names, devices, each, output)
-        report = _survey(
-            analyses,
-            devices,
-            lambda missing, progress: runner(missing, flag_words(each, _STATED), limits, progress),
-            (retry, fresh),
-            activity,
-        )
+        report = _survey(analyses, devices, run, (retry, fresh), activity)
     _show(report, csv, display)
     return _status(report, fail_on_fallback)
 
@@ -271,16 +261,14 @@ def _file_name(text: str) -> str:
 
 
 def _runner(
-    engine: SurveyEngine,
-) -> Callable[[Sequence[Analysis], Sequence[str], ChildLimits, Callable[[int], None]], None]:
-    """Return what runs analyses."""
-    if engine is SurveyEngine.RAY:
-        from samba_onnx.tools.survey.cluster_analyses import run_on_cluster
+    engine: SurveyEngine, options: Sequence[str], limits: tuple[int, float, int | None]
+) -> Callable[[Sequence[Analysis], Callable[[int], None]], None]:
+    """Return what runs analyses, and calls something with the number of those that ended."""
+    from samba_onnx.tools.survey.analysis_children import ChildLimits, run_analyses
+    from samba_onnx.tools.survey.cluster_analyses import run_on_cluster
 
-        return run_on_cluster
-    from samba_onnx.tools.survey.analysis_children import run_analyses
-
-    return run_analyses
+    run = run_on_cluster if engine is SurveyEngine.RAY else run_analyses
+    return lambda missing, progress: run(missing, options, ChildLimits(*limits), progress)
 
 
 def _survey(
