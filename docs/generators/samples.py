@@ -85,7 +85,7 @@ def _run(printed: str, status: int, folder: Path) -> tuple[list[str], int]:
     places = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
     done = subprocess.run(
         ["bash", "-c", f"(exit {status})\n{command}"],
-        cwd=folder, env={**os.environ, "PATH": os.pathsep.join(places), "SAMBA_PORT_SETTINGS": "none"},
+        cwd=folder, env={**os.environ, "PATH": os.pathsep.join(places)},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False,
     )  # fmt: skip
     said = done.stdout.replace(str(folder), "/home/you")
