@@ -213,3 +213,13 @@ def _headings(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
     return {word.replace(" ", "-") for word in words}
+
+
+def test_a_decision_says_what_else_was_tried() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    listed = (ROOT / "docs" / "decisions" / "index.md").read_text(encoding="utf-8")
+    assert len(pages) >= 12
+    for page in pages:
+        headings = re.findall(r"^## (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert headings == ["Context", "Choice", "Alternatives", "Consequences"], page.name
+        assert f"({page.name})" in listed
