@@ -45,8 +45,12 @@ def write_versions(place: Path) -> None:
         place: The folder; each site in it is called as its version is.
     """
     found = [path.parents[1].name for path in place.glob("*/docs/index.html")]
-    newest = sorted(found, key=lambda name: [int(part) if part.isdigit() else -1 for part in name.split(".")])
-    rows = "\n".join(f'<li><a href="{name}/docs/index.html">{name}</a>' for name in reversed(newest))
+    newest = sorted(
+        found, key=lambda name: [int(part) if part.isdigit() else -1 for part in name.split(".")]
+    )
+    rows = "\n".join(
+        f'<li><a href="{name}/docs/index.html">{name}</a>' for name in reversed(newest)
+    )
     (place / "index.html").write_text(_VERSIONS.format(rows), encoding="utf-8")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 project = "samba-onnx"
 author = "The samba-onnx authors"
-copyright = author  # noqa: A001  Sphinx's name
+copyright = author
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
@@ -33,7 +33,17 @@ include_patterns = [
     "examples/README.md",
     "benchmarks/README.md",
 ]
-exclude_patterns = [".*", "out", "build", "dist", "samba_onnx", "runtime", "passes", "tests", "models"]
+exclude_patterns = [
+    ".*",
+    "out",
+    "build",
+    "dist",
+    "samba_onnx",
+    "runtime",
+    "passes",
+    "tests",
+    "models",
+]
 
 myst_heading_anchors = 4  # links to headings, as code hosts make them
 myst_enable_extensions: list[str] = []

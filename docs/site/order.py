@@ -27,7 +27,9 @@ def menus(name: str, text: str) -> str:
         return "".join(_menu(caption, pages) for caption, pages in [*sections(text), REFERENCE])
     if name in MENUS:
         found = sorted(ROOT.glob(MENUS[name]))
-        return _menu("", ["/" + path.relative_to(ROOT).with_suffix("").as_posix() for path in found])
+        return _menu(
+            "", ["/" + path.relative_to(ROOT).with_suffix("").as_posix() for path in found]
+        )
     return ""
 
 
@@ -46,7 +48,9 @@ def sections(text: str) -> list[tuple[str, list[str]]]:
 
 
 def _absolute(link: str) -> str:
-    return f"/{link.removeprefix('../')}" if link.startswith("../") else f"/docs/{PurePosixPath(link)}"
+    return (
+        f"/{link.removeprefix('../')}" if link.startswith("../") else f"/docs/{PurePosixPath(link)}"
+    )
 
 
 def _menu(caption: str, pages: list[str]) -> str:
