@@ -31,10 +31,21 @@ MODEL = """
         y = Relu(x)
     }
 """
-SLOW_PAGES = {path for path in RUN if path.parent.name in ("commands", "tutorials")}
+SLOW_PAGES = {
+    path
+    for path in RUN
+    if path.parent.name in ("commands", "tutorials") or path.name == "memory.md"
+}
 """Pages whose commands take more than some seconds together, but for those of ``QUICK``."""
 QUICK = {"ops.md", "targets.md", "lint.md", "install-sambaflow.md", "data-prep.md", "calibrate.md"}
-WITH_TORCH = {"adapt.md", "exec.md", "plan.md", "tokens.md", "from_my_pytorch_script.md"}
+WITH_TORCH = {
+    "adapt.md",
+    "exec.md",
+    "memory.md",
+    "plan.md",
+    "tokens.md",
+    "from_my_pytorch_script.md",
+}
 MOST_WORDS = 700
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -33,7 +33,11 @@ def pages() -> list[Path]:
     """Return the pages whose console blocks are run."""
     folders = (ROOT / "docs" / "tutorials", ROOT / "docs" / "commands")
     inside = [path for folder in folders for path in sorted(folder.glob("*.md"))]
-    candidates = [ROOT / "README.md", ROOT / "docs" / "read_a_report.md", *inside]
+    candidates = [
+        ROOT / "README.md",
+        *(ROOT / "docs" / name for name in ("read_a_report.md", "memory.md")),
+        *inside,
+    ]
     return [path for path in candidates if "```console\n" in path.read_text(encoding="utf-8")]
 
 
@@ -85,7 +89,7 @@ def _run(printed: str, status: int, folder: Path) -> tuple[list[str], int]:
     places = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
     done = subprocess.run(
         ["bash", "-c", f"(exit {status})\n{command}"],
-        cwd=folder, env={**os.environ, "PATH": os.pathsep.join(places)},
+        cwd=folder, env={**os.environ, "PATH": os.pathsep.join(places), "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False,
     )  # fmt: skip
     said = done.stdout.replace(str(folder), "/home/you")
