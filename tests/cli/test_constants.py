@@ -83,7 +83,7 @@ def test_the_commands_of_the_manual_run(
 ) -> None:
     monkeypatch.chdir(detector.parent)
     manual = (Path(__file__).parents[2] / "docs" / "commands" / "convert.md").read_text()
-    _, _, section = manual.partition("*Inputs that never change.*")
+    _, _, section = manual.partition("### Inputs that never change\n")
     commands = section.split("```")[1].split("\n")[1:-1]
     assert len(commands) == 3
     for command in commands:
