@@ -22,6 +22,7 @@ LEFT_OUT = "..."
 """A line for what is not shown of an answer: as many lines before and behind it are, as there were."""
 UNLIKE = (
     # The last digits of a sum depend on the kernels that a CPU takes.
+    re.compile(r"\b(within|at most) (0|\d[\d.]*(e-\d\d)?)(?![\d.])"),
     re.compile(r"\d(\.\d+)?e-\d\d"),
     re.compile(r"[\d.]+ (ns|µs|ms|s)(?= on this machine)"),
     re.compile(r"\b[0-9a-f]{16}…"),
