@@ -5,7 +5,7 @@ INSTALL = PIP_CONSTRAINT=constraints.txt .venv/bin/pip install --quiet --disable
 MODEL ?= resnet50
 OUT ?= out
 
-.PHONY: help demo test test-all test-ray wild lint types bench clean
+.PHONY: help demo test test-all test-slow test-ray wild lint types bench site linkcheck release clean
 help:  ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | column -t -s:
 
@@ -23,6 +23,13 @@ help:  ## Show the targets.
 .venv-ray: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $@
 	PIP_CONSTRAINT=constraints.txt $@/bin/pip install --quiet --disable-pip-version-check -e '.[ray,test]'
+	@touch $@
+
+# Apart as well: what writes the site is nobody's business who runs the tests.
+.venv-site: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $@
+	PIP_CONSTRAINT=constraints.txt $@/bin/pip install --quiet --disable-pip-version-check torch
+	PIP_CONSTRAINT=constraints.txt $@/bin/pip install --quiet --disable-pip-version-check -e '.[site]'
 	@touch $@
 
 # One process exports them all: each on its own would import torch and transformers again.
@@ -47,6 +54,9 @@ test: .cache/models/tiny  ## The fast tests.
 test-all: .cache/models/tiny  ## The slow tests too, with all rows of the large tables.
 	.venv/bin/pytest -n 2
 
+test-slow: .cache/models/tiny  ## The slow tests, with a sample of the large tables.
+	.venv/bin/pytest -n 2 -m "slow and not exhaustive"
+
 test-ray: .venv-ray  ## Data preparation and surveys on a real Ray cluster of this machine.
 	.venv-ray/bin/python -c 'import ray.data'
 	.venv-ray/bin/pytest tests/tools/data_prep/test_ray.py tests/tools/survey/test_cluster_analyses.py
@@ -70,5 +80,14 @@ types: .venv/bin/samba-port  ## Types and import contracts.
 bench: .venv/bench  ## Ratios against named baselines, measured in one run.
 	.venv/bin/python -m benchmarks
 
+site: .venv-site  ## The documentation as a site that opens from its folder, out/site.
+	.venv-site/bin/python -m docs.site
+
+linkcheck: .venv-site  ## Ask the servers of all links of the documentation.
+	.venv-site/bin/python -m docs.site linkcheck
+
+release:  ## Wheel, sdist, SBOM and checksums in dist/, tried in empty environments.
+	.ci/release
+
 clean:  ## Remove what the targets made.
-	rm -rf .venv .venv-ray .tox .cache $(OUT) build dist *.egg-info
+	rm -rf .venv .venv-ray .venv-site .venv-release .tox .cache $(OUT) build dist *.egg-info

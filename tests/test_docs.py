@@ -15,8 +15,12 @@ from typing import IO, cast
 import onnx
 import pytest
 
+from docs.generators import samples
+
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "CONTRIBUTING.md"])
+RUN = set(samples.pages())
+"""Pages whose commands are run, and with them the files that the pages show."""
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/**/*.md")])
 ELSEWHERE = {"data_preparation.md"}
 """Pages whose samples read what a command has written before: they are tested where that is."""
 GUIDES = [ROOT / "docs" / "python.md"]
@@ -27,6 +31,22 @@ MODEL = """
         y = Relu(x)
     }
 """
+SLOW_PAGES = {
+    path
+    for path in RUN
+    if path.parent.name in ("commands", "tutorials") or path.name == "memory.md"
+}
+"""Pages whose commands take more than some seconds together, but for those of ``QUICK``."""
+QUICK = {"ops.md", "targets.md", "lint.md", "install-sambaflow.md", "data-prep.md", "calibrate.md"}
+WITH_TORCH = {
+    "adapt.md",
+    "exec.md",
+    "memory.md",
+    "plan.md",
+    "tokens.md",
+    "from_my_pytorch_script.md",
+}
+MOST_WORDS = 700
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -35,7 +55,7 @@ def _blocks(language: str) -> list[tuple[str, str]]:
         (page.name, body)
         for page in PAGES
         for found, body in FENCE.findall(page.read_text())
-        if found == language and page.name not in ELSEWHERE
+        if found == language and page.name not in ELSEWHERE and page not in RUN
     ]
 
 
@@ -122,13 +142,13 @@ def test_interactive_samples_run(page: Path, folder: Path, monkeypatch: pytest.M
     assert not results.failed, "".join(said)
 
 
-@pytest.mark.slow  # ResNet-50 at full size
-def test_the_commands_of_the_readme_run_in_their_order(folder: Path) -> None:
+@pytest.mark.slow  # thirty commands
+def test_the_commands_of_first_steps_run_in_their_order(folder: Path) -> None:
     port = Path(sys.executable).with_name("samba-port")
     commands = [
         line.split("#")[0]
         for page, body in _blocks("sh")
-        if page == "README.md"
+        if page == "first_steps.md"
         for line in body.splitlines()
         if line.startswith("samba-port ")
     ]
@@ -144,23 +164,76 @@ def test_the_commands_of_the_readme_run_in_their_order(folder: Path) -> None:
     assert not any(statuses.values()), statuses
 
 
-@pytest.mark.slow  # an LSTM at full size
-def test_the_reports_of_the_readme_are_those_of_its_commands(tmp_path: Path) -> None:
-    first, second = [body for page, body in _blocks("console") if page == "README.md"]
-    build, first = first.split("\n", maxsplit=1)
-    assert build == "$ samba-port example lstm -q"
-    port = Path(sys.executable).with_name("samba-port")
-    subprocess.run([port, "example", "lstm", "-q"], cwd=tmp_path, check=True, capture_output=True)
-    for block in (first, second):
-        command, *report = block.splitlines()
-        words = shlex.split(command.removeprefix("$ samba-port "))
-        answer = subprocess.run([port, *words], cwd=tmp_path, capture_output=True, text=True)
-        assert answer.returncode == 0, answer.stderr
-        assert report[-1].strip() == "..."
-        assert answer.stdout.splitlines()[: len(report) - 1] == report[:-1]
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(path, id=path.name, marks=pytest.mark.slow)
+        if path in SLOW_PAGES and path.name not in QUICK
+        else pytest.param(path, id=path.name)
+        for path in sorted(RUN)
+    ],
+)
+def test_commands_answer_what_the_page_shows(page: Path, tmp_path: Path) -> None:
+    if page.name in WITH_TORCH:
+        pytest.importorskip("torch")
+    text = page.read_text(encoding="utf-8")
+    refresh = f"refresh it: python -m docs.generators.samples {page.relative_to(ROOT)}"
+    assert samples.answered(text, tmp_path) == text, refresh
 
 
-def test_links_lead_to_files() -> None:
+def test_an_answer_that_differs_is_seen(tmp_path: Path) -> None:
+    page = "```console\n$ echo 1; echo 2; echo 3\n{}\n...\n3\n$ false\n$ echo $?\n1\n```\n"
+    right, wrong = page.format(1), page.format(4)
+    assert samples.answered(right, tmp_path) == right
+    assert samples.answered(wrong, tmp_path) == right
+    # What depends on the machine may differ.
+    for said, shown in (("error 4.1e-07", "error  3e-08"), ("within 0", "within 1e-07")):
+        page = f"```console\n$ echo {said}\n{shown}\n```\n"
+        assert samples.answered(page, tmp_path) == page
+
+
+def test_the_first_page_is_short() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) < MOST_WORDS
+    assert "make test" in text
+
+
+def test_every_page_is_in_the_order_of_reading() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    linked = re.findall(r"\]\(([\w/.]+\.md)\)", index)
+    assert len(linked) == len(set(linked))
+    # These have lists of their own.
+    lists = {
+        path
+        for folder in ("commands", "decisions", "site/reference")
+        for path in ROOT.glob(f"docs/{folder}/*.md")
+    }
+    lists -= {ROOT / "docs" / "decisions" / "index.md"}
+    pages = set(ROOT.glob("docs/**/*.md")) - lists - {ROOT / "docs" / "index.md"}
+    assert pages - {ROOT / "docs" / link for link in linked} == set()
+
+
+def test_links_lead_to_files_and_headings() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for target, heading in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+            named = (page.parent / target) if target else page
+            assert heading in _headings(named), f"{page.name}: {target}#{heading}"
+
+
+def _headings(page: Path) -> set[str]:
+    """Return the anchors that a code host makes of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {word.replace(" ", "-") for word in words}
+
+
+def test_a_decision_says_what_else_was_tried() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    listed = (ROOT / "docs" / "decisions" / "index.md").read_text(encoding="utf-8")
+    assert len(pages) >= 12
+    for page in pages:
+        headings = re.findall(r"^## (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert headings == ["Context", "Choice", "Alternatives", "Consequences"], page.name
+        assert f"({page.name})" in listed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,9 +11,11 @@ import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import cast
 
 import onnx
 import pytest
+import yaml
 
 import samba_onnx
 from tests.safety.small_models import relu
@@ -21,6 +24,7 @@ ROOT = Path(__file__).parent.parent
 ROOMS = {"samba_onnx.passes": ROOT / "passes", "samba_onnx.runtime": ROOT / "runtime"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
+MOST_UNRELEASED_LINES = 120
 
 
 def _packages(name: str, folder: Path) -> set[str]:
@@ -70,6 +74,21 @@ def test_the_lowest_constraints_are_the_floors() -> None:
     assert differing == {}
     page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
     assert [name for name in needed if f"| {name} | {pins[name]} |" not in page] == []
+
+
+def test_the_changelog_and_the_citation_have_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased, *released = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert unreleased == "Unreleased"
+    dated = [re.fullmatch(r"(\d+\.\d+\.\d+) - (\d{4}-\d\d-\d\d)", heading) for heading in released]
+    assert all(dated)
+    newest = cast("re.Match[str]", dated[0])
+    assert newest[1] == samba_onnx.__version__
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (citation["version"], citation["date-released"].isoformat()) == newest.groups()
+    # What is longer wants a release.
+    waiting = text.partition("\n## Unreleased\n")[2].partition("\n## ")[0]
+    assert waiting.count("\n") < MOST_UNRELEASED_LINES
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="an sdist has no links")
@@ -125,11 +144,12 @@ def test_an_sdist_has_all_that_is_tracked() -> None:
     assert all((ROOT / name).exists() for name in folders | files)
 
 
-def _copy(place: Path) -> Path:
+def copy_checkout(place: Path) -> Path:
     """Copy the checkout, without what is not tracked."""
     ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist")
     shutil.copytree(ROOT, place, symlinks=True, ignore=ignored)
-    shutil.copytree(ROOT / ".ci", place / ".ci")
+    for name in (".ci", ".github"):
+        shutil.copytree(ROOT / name, place / name)
     return place
 
 
@@ -137,7 +157,7 @@ def _copy(place: Path) -> Path:
 @pytest.mark.parametrize("installed", [False, True], ids=["bare", "wheel"])
 def test_links_that_are_plain_text_files(installed: bool, tmp_path: Path) -> None:
     """As git makes them on Windows, and whoever unpacks an archive there."""
-    source = _copy(tmp_path / "source")
+    source = copy_checkout(tmp_path / "source")
     for room in ("passes", "runtime"):
         (source / "samba_onnx" / room).unlink(missing_ok=True)
         (source / "samba_onnx" / room).write_text(f"../{room}", encoding="utf-8")
@@ -173,7 +193,7 @@ def test_links_that_are_plain_text_files(installed: bool, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_an_unpacked_sdist_is_a_checkout_without_links(tmp_path: Path) -> None:
-    source = _copy(tmp_path / "source")
+    source = copy_checkout(tmp_path / "source")
     build = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
     subprocess.run(
         [sys.executable, "-c", build, str(tmp_path)], cwd=source, capture_output=True, check=True

@@ -36,11 +36,12 @@ CIRCLES = {
 }
 """Files that import each other, for the names of types or in functions; none do so as they are loaded."""
 
-TEXT = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## The rooms\n")[2].partition("\n## ")[0]
-DRAWING = TEXT.split("```")[1]
+DRAWING = (ROOT / "CONTRIBUTING.md").read_text().split("```")[1]
 TABLE = {
     room: set(re.findall(r"`([\w/]+)`", imports))
-    for room, imports in re.findall(r"^\| `([\w/]+)` \| .+ \|([^|]*)\|$", TEXT, re.MULTILINE)
+    for room, imports in re.findall(
+        r"^\| `([\w/]+)` \| .+ \|([^|]*)\|$", (ROOT / "docs" / "rooms.md").read_text(), re.MULTILINE
+    )
 }
 """The rooms, each with those that it may import besides the base."""
 

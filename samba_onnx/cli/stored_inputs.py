@@ -24,7 +24,7 @@ RtolOption = Annotated[
         "--rtol",
         metavar="R",
         min=0.0,
-        help="Relative tolerance, in place of that of the type; see docs/cli.md.",
+        help="Relative tolerance, in place of that of the type; see docs/commands/verify.md.",
     ),
 ]
 

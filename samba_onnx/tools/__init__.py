@@ -47,8 +47,6 @@ class Tool:
     """Where it has commands of its own: their functions, in the order of help."""
     passes_on: bool = False
     """Whether the arguments behind its first are the command line of another program."""
-    page: str = ""
-    """The page of the documentation that describes it, where that is not a section of ``docs/cli.md``."""
 
     def function(self, name: str = "") -> Callable[..., Any]:
         """Return a function of the tool's file.

@@ -82,8 +82,8 @@ def test_the_commands_of_the_manual_run(
     samba_port: SambaPort, detector: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(detector.parent)
-    manual = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-    _, _, section = manual.partition("*Inputs that never change.*")
+    manual = (Path(__file__).parents[2] / "docs" / "commands" / "convert.md").read_text()
+    _, _, section = manual.partition("### Inputs that never change\n")
     commands = section.split("```")[1].split("\n")[1:-1]
     assert len(commands) == 3
     for command in commands:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from docs.generators.commands import PAGE, with_table
+from docs.generators.commands import FOLDER as PAGES
+from docs.generators.commands import PAGE, with_options, with_table
 from samba_onnx.report.documents import json_schema
 from samba_onnx.tools import HelpGroup, Tool, find_tools
 from tests.cli.conftest import SambaPort
@@ -71,10 +72,15 @@ def test_the_page_of_commands_is_up_to_date() -> None:
     in_a_child, _, _ = page.partition(") do so in a child process")
     named = in_a_child.rpartition("(")[2].replace("`", "").split(", ")
     assert set(named) == {tool.name for tool in TOOLS.values() if tool.isolated}
-    missing = [
-        tool.name for tool in TOOLS.values() if not tool.page and f"\n## {tool.name}\n" not in page
-    ]
-    assert missing == []
+    assert {path.stem for path in PAGES.glob("*.md")} == set(TOOLS)
+
+
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_the_page_of_a_command_has_its_options_and_an_example_with_its_answer(tool: Tool) -> None:
+    page = (PAGES / f"{tool.name}.md").read_text(encoding="utf-8")
+    assert page == with_options(page, tool), "refresh it: python -m docs.generators.commands"
+    assert f"\n{tool.question}\n" in page
+    assert page.count("```console\n$ ") == 1
 
 
 def test_a_record_imports_nothing_but_the_finder() -> None:
@@ -144,6 +150,8 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     (folder / "__init__.py").write_text(RECORD, encoding="utf-8")
     (folder / "add_up.py").write_text(COMMAND, encoding="utf-8")
+    done = python(copy, "-m", "docs.generators.commands")
+    assert done.returncode == 0, done.stderr
     return copy
 
 
@@ -177,13 +185,14 @@ def test_a_new_folder_is_in_the_tests_of_all_commands(extended: Path) -> None:
     files = ("tests/tools/test_tools.py", "tests/cli/test_help.py")
     words = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "add-up")
     done = python(extended, *words, *files)
-    assert (done.returncode, "6 passed" in done.stdout) == (0, True), done.stdout[-3000:]
+    assert (done.returncode, "7 passed" in done.stdout) == (0, True), done.stdout[-3000:]
 
 
 def test_a_new_folder_is_in_the_documentation_and_in_the_wheel(extended: Path) -> None:
-    done = python(extended, "-m", "docs.generators.commands")
-    assert done.returncode == 0, done.stderr
     page = (extended / "docs" / "cli.md").read_text(encoding="utf-8")
-    assert "| [`add-up`](#add-up) | How much is it in all? |\n" in page
+    assert "| [`add-up`](commands/add-up.md) | How much is it in all? |\n" in page
+    written = (extended / "docs" / "commands" / "add-up.md").read_text(encoding="utf-8")
+    assert "samba-port add-up 1 2 -q" in written
+    assert "` | What to add." in written
     installed = python(extended, "-c", "import setup; print(*setup.packages())")
     assert "samba_onnx.tools.add_up" in installed.stdout.split()

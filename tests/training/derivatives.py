@@ -11,6 +11,7 @@ from torch.autograd import Function, Variable, grad
 from torch.autograd import functional as derivatives
 from torch.func import functional_call
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 from torch.utils.checkpoint import checkpoint
 
@@ -241,6 +242,13 @@ class Penalised(nn.Module):
         return ((g.flatten(1).norm(dim=1) - 1).square().mean() + y.mean(),)
 
 
+class Attended(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        # Eager torch's fused kernel for CPUs has no second derivative.
+        with sdpa_kernel(SDPBackend.MATH):
+            return functional.scaled_dot_product_attention(x, x.sin(), x)
+
+
 class Attending(nn.MultiheadAttention):
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         # Without weights it is fused, and torch's own fused attention has no second derivative on a CPU.
@@ -276,6 +284,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "root mean square": lambda: nn.Sequential(nn.RMSNorm(6), nn.Linear(6, 3), nn.Mish()),
     "batch normalisation": lambda: nn.Sequential(nn.BatchNorm1d(2), nn.Linear(6, 3), nn.Tanh()),
     "instance normalisation": lambda: nn.Sequential(nn.InstanceNorm1d(2), nn.Linear(6, 3)),
+    "attention by its function": lambda: nn.Sequential(Attended(), nn.Linear(6, 2)),
     "attention": lambda: nn.Sequential(Attending(6, 2, batch_first=True), nn.Linear(6, 2)),
     "recurrent": lambda: nn.GRU(6, 4, batch_first=True),
     "bidirectional": lambda: nn.RNN(6, 4, num_layers=2, bidirectional=True, batch_first=True),

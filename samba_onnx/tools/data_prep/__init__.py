@@ -8,5 +8,4 @@ TOOL = Tool(
     group=HelpGroup.PROGRAMS,
     place=160,
     commands=("pipeline", "data_prep", "decode"),
-    page="data_preparation.md",
 )
