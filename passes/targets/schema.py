@@ -197,6 +197,8 @@ class TimingFile(_Strict):
     operator_units: WholeFigure | None = None
     tile_bytes: WholeFigure | None = None
     wide_bytes: WholeFigure | None = None
+    map_seconds: Figure | None = None
+    position_seconds: Figure | None = None
 
 
 class HardwareFile(_Strict):

@@ -86,6 +86,10 @@ class TimingFigures:
     """Bytes of an activation that are in on-chip memory at a time, where a section streams it in tiles."""
     wide_bytes: int
     """Size from which a value lies in all channels of off-chip memory."""
+    map_seconds: float = field(default=0.0, metadata=MAY_BE_MISSING)
+    """What every map of an image adds that a convolution reads or writes in off-chip memory; 0 where nobody states it."""
+    position_seconds: float = field(default=0.0, metadata=MAY_BE_MISSING)
+    """What every place of a map adds until a convolution's first result leaves it; 0 where nobody states it."""
     launch: LaunchOrigin = LaunchOrigin.DEVICE
     """Where sections are launched from."""
     looped: bool = False
