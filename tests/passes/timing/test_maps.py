@@ -35,7 +35,11 @@ CHAIN = """g (bfloat16[4,8,14,14] x, bfloat16[16,8,1,1] w, bfloat16[32,16,1,1] v
         # What stays on the chip crosses nothing.
         (CHAIN, 4 * 8 + 4 * 32, [14 * 14, 0, 14 * 14]),
         # Of a map of unknown size nothing is known.
-        ("g (float[n,8,c,c] x, float[4,8,3,3] w) => (float[n,4,c,c] y) { y = Conv (x, w) }", 0, [0]),
+        (
+            "g (float[n,8,c,c] x, float[4,8,3,3] w) => (float[n,4,c,c] y) { y = Conv (x, w) }",
+            0,
+            [0],
+        ),
         ("g (float[4,8] a, float[8,4] b) => (float[4,4] y) { y = MatMul (a, b) }", 0, [0]),
     ],
 )
