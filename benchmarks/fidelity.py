@@ -37,6 +37,8 @@ PAGE: Final = ROOT / "docs" / "fidelity.md"
 BANDS: Final = ROOT / "samba_onnx" / "report" / "fidelity.toml"
 BEGIN, END = "<!-- table: python -m benchmarks fidelity --page -->", "<!-- end of table -->"
 BEGIN_STATEMENTS: Final = "<!-- statements: python -m benchmarks fidelity --page -->"
+BEGIN_CONSTANTS: Final = "<!-- constants: python -m benchmarks fidelity --page -->"
+END_CONSTANTS: Final = "<!-- end of constants -->"
 END_STATEMENTS: Final = "<!-- end of statements -->"
 SINGLE: Final = ("gemm", "elementwise", "conv2d")
 """Programs of one operator."""
@@ -253,27 +255,29 @@ def main(arguments_: Sequence[str] | None = None) -> None:
         return
     results: list[Result] = []
     gains: list[Statement] = []
+    constants = ""
     if not arguments.statements:
-        results = _results(arguments.rows)
-        print(table(results))
+        results, constants = left_out(modelled(arguments.rows))
+        print(table(results), constants, sep="\n\n")
     if arguments.statements or not arguments.rows:
         gains = _statements(arguments.rows)
         print(statements_table(gains))
     if arguments.page:
-        _write_page(results, gains)
+        _write_page(results, constants, gains)
 
 
-def _results(text: str) -> list[Result]:
+def modelled(text: str) -> list[Result]:
+    """Return the rows whose ids have a text, modelled one after the other."""
     results = []
     for row in published_rows():
         if text in row.id:
             results.append(result(row))
             print(row.id, f"{results[-1].ratio:.3f}", file=sys.stderr, flush=True)
-    return _left_out(results)
+    return results
 
 
-def _left_out(results: Sequence[Result]) -> list[Result]:
-    """Return results with the ratios of a fit that has not seen them."""
+def left_out(results: Sequence[Result]) -> tuple[list[Result], str]:
+    """Return results with the ratios of a fit that has not seen them, and what constants rest on as a table."""
     compiled = [
         Compiled(
             one.row,
@@ -284,9 +288,11 @@ def _left_out(results: Sequence[Result]) -> list[Result]:
         if is_time(one.row)
     ]
     ratios = leave_one_out(compiled)
+    lines = ["| constant | programs | most by | |", "|---|---|---|---|"]
     for (device, path), (count, first, share) in weight_of_rows(compiled).items():
-        print(device, path, f"{count} programs, {share:.0%} {first}", file=sys.stderr, flush=True)
-    return [replace(one, left_out=ratios.get(one.row.id)) for one in results]
+        most = (first, f"{share:.0%}") if count else ("none: its prior", "")
+        lines.append(f"| `{device}` {path} | {count} | {most[0]} | {most[1]} |")
+    return [replace(one, left_out=ratios.get(one.row.id)) for one in results], "\n".join(lines)
 
 
 def _statements(text: str) -> list[Statement]:
@@ -298,12 +304,13 @@ def _statements(text: str) -> list[Statement]:
     return chosen
 
 
-def _write_page(results: Sequence[Result], gains: Sequence[Statement]) -> None:
+def _write_page(results: Sequence[Result], constants: str, gains: Sequence[Statement]) -> None:
     """Write the tables into the page, and the bands behind them where rows were modelled."""
     page = PAGE.read_text(encoding="utf-8")
     page = placed(page, BEGIN_STATEMENTS, END_STATEMENTS, statements_table(gains))
     if results:
         page = placed(page, BEGIN, END, table(results))
+        page = placed(page, BEGIN_CONSTANTS, END_CONSTANTS, constants)
     PAGE.write_text(page, encoding="utf-8")
     if results:
         BANDS.write_text(published_programs(results), encoding="utf-8")

@@ -107,11 +107,12 @@ class SectionTerms:
         off_chip = traffic_seconds(target, self.traffic)
         if timing is None:
             return SectionTime(compute=self._compute_seconds(target), off_chip=off_chip)
+        kept = timing.tuned_traffic if timing.tuned else 1.0
         return SectionTime(
             launch=timing.launch_seconds,
             compute=self._compute_seconds(target),
             on_chip=self.on_chip / target.tier("sram").bytes_per_second,
-            off_chip=off_chip + timing.map_seconds * self.maps,
+            off_chip=kept * (off_chip + timing.map_seconds * self.maps),
             fill=timing.fill_seconds * self.path + timing.position_seconds * self.positions,
         )
 

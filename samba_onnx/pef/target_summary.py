@@ -90,6 +90,9 @@ class TimingFigures:
     """What every map of an image adds that a convolution reads or writes in off-chip memory; 0 where nobody states it."""
     position_seconds: float = field(default=0.0, metadata=MAY_BE_MISSING)
     """What every place of a map adds until a convolution's first result leaves it; 0 where nobody states it."""
+    tuned_traffic: float = field(default=1.0, metadata=MAY_BE_MISSING)
+    """Share of the time of a section's traffic that is left in a mapping that was tuned by hand, which computes
+    activations again in the place of copies."""
     launch: LaunchOrigin = LaunchOrigin.DEVICE
     """Where sections are launched from."""
     looped: bool = False

@@ -232,6 +232,12 @@ def test_no_published_size_is_next_to_a_cliff() -> None:
     assert times[-1] / times[0] > 1.3
 
 
+def test_a_mapping_by_hand_moves_a_part_of_the_bytes() -> None:
+    by_hand = device(tuned=True, tuned_traffic=0.5)
+    assert time(ONE, by_hand, (2**20,)).off_chip == 2.0**20 / 2**34 / 2
+    assert time(ONE, device(tuned_traffic=0.5), (2**20,)).off_chip == 2.0**20 / 2**34
+
+
 def time_of_values(text: str, target: TargetSummary, sizes: tuple[int, ...]) -> float:
     return section_terms(list(parse(text).graph), {"ddr": sizes}, target).time(target).seconds
 
