@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from samba_onnx.facts.families import REARRANGING
 from samba_onnx.passes.timing.schedule_time import run_time
@@ -20,7 +20,14 @@ from samba_onnx.pef.manifest import Graph, Manifest
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.report.units import printable
 
-__all__ = ["Coverage", "PublishedProgram", "coverage", "signature", "validation"]
+__all__ = [
+    "Coverage",
+    "PublishedProgram",
+    "coverage",
+    "published_program",
+    "signature",
+    "validation",
+]
 
 _FILE: Final = Path(__file__).with_name("fidelity.toml")
 _ALIKE: Final = 0.8
@@ -165,11 +172,28 @@ def _nearest(own: PublishedProgram) -> str:
     return printable(max(rows, key=nearness).id) if rows else ""
 
 
+def published_program(name: str) -> PublishedProgram:
+    """Return the published row with an id.
+
+    Args:
+        name: As ``sn30/gpt2/o3/1600x6``.
+
+    Raises:
+        KeyError: There is none.
+    """
+    return {row.id: row for row in _published()}[name]
+
+
 @functools.cache
 def _published() -> tuple[PublishedProgram, ...]:
-    rows: list[dict[str, Any]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))["rows"]
-    sets = ("types", "operators")
+    rows = tomllib.loads(_FILE.read_text(encoding="utf-8"))["rows"]
     return tuple(
-        PublishedProgram(**{k: frozenset(v) if k in sets else v for k, v in row.items()})
+        PublishedProgram(
+            **{
+                **row,
+                "types": frozenset(row["types"]),
+                "operators": frozenset(row["operators"]),
+            }
+        )
         for row in rows
     )

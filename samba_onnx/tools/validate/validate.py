@@ -118,7 +118,7 @@ def _report(
     left = None if ratios is None else geometric_error(ratios)
     own: tuple[FittedConstant, ...] = tuple(FittedConstant(*row) for row in constants)
     headline = f"{printable(files[0])}: modelled times are off by {error:.0%} on average"
-    if left is not None:
+    if left is not None and files[1] is not None:
         headline += f"; by a fit without them by {left:.0%}: {printable(files[1])}"
     return ValidationReport(
         headline, files[0], tuple(times), _parts(times), error, left, files[1], own
