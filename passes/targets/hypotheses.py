@@ -12,7 +12,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.facts.figures import LARGEST, LARGEST_WHOLE, SMALLEST
 from samba_onnx.facts.operators import facts
 from samba_onnx.passes.targets.target import Target, load_target
-from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
+from samba_onnx.pef.target_summary import SUPPOSED, Assumption, TargetSummary, Tier
 from samba_onnx.safety.files import printable
 
 # Decimal prefixes, since vendors state bandwidths and operations in powers of ten. The prefix u is

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from samba_onnx.pef.decoding import MAY_BE_MISSING, NOT_REPORTED, reported_as
+
+
+SUPPOSED: Final = "asked for by --what-if"
+"""The note of a figure that is another one than the target's."""
 
 
 class LaunchOrigin(enum.StrEnum):

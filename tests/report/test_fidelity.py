@@ -10,6 +10,7 @@ import pytest
 from samba_onnx.passes.targets import load_target
 from samba_onnx.pef.manifest import Manifest
 from samba_onnx.pef.sharding import Parallelism
+from samba_onnx.pef.target_summary import SUPPOSED, Assumption
 from samba_onnx.program.kinds import SectionType
 from samba_onnx.report.fidelity import PublishedProgram, coverage, published_program, validation
 from tests.report.samples import all_on_rdu, detector
@@ -137,6 +138,13 @@ def test_only_sections_of_published_operators_are_covered() -> None:
     whole = coverage(manifest, [graph]).share
     view = replace(section, operators={"MatMul": 1, "Reshape": 1})
     assert coverage(replace(manifest, sections=(view,)), [graph]).share == whole
+
+
+def test_a_device_with_other_figures_is_none_that_was_measured() -> None:
+    manifest = COVERED["a product of a size between"].manifest()
+    figure = Assumption("link.latency", 1e-6, "s", SUPPOSED)
+    supposed = replace(manifest, target=replace(manifest.target, assumptions=(figure,)))
+    assert validation(supposed).startswith("not validated on this device")
 
 
 def test_a_program_of_no_known_operator_has_no_nearest_row() -> None:

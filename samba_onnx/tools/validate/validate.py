@@ -121,7 +121,14 @@ def _report(
     if left is not None and files[1] is not None:
         headline += f"; by a fit without them by {left:.0%}: {printable(files[1])}"
     return ValidationReport(
-        headline, files[0], tuple(times), _parts(times), error, left, files[1], own
+        headline=headline,
+        results=files[0],
+        times=tuple(times),
+        parts=_parts(times),
+        error=error,
+        left_out_error=left,
+        profile=files[1],
+        constants=own,
     )
 
 
