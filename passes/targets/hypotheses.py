@@ -98,7 +98,7 @@ def _with_figure(summary: TargetSummary, name: str, text: str) -> TargetSummary:
         summary,
         # It is listed as assumed although the user is sure: a report must not pass the result off
         # as one of the real device.
-        assumptions=(*notes, Assumption(name, value, units[name], "asked for by --what-if")),
+        assumptions=(*notes, Assumption(name, value, units[name], SUPPOSED)),
     )
     owner, _, field = name.partition(".")
     if name == "link.latency":

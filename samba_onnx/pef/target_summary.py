@@ -11,7 +11,6 @@ from typing import Final
 
 from samba_onnx.pef.decoding import MAY_BE_MISSING, NOT_REPORTED, reported_as
 
-
 SUPPOSED: Final = "asked for by --what-if"
 """The note of a figure that is another one than the target's."""
 
