@@ -22,8 +22,8 @@ from samba_onnx.program.kinds import SectionType
 from samba_onnx.report.units import printable
 
 __all__ = [
-    "Coverage",
     "PublishedProgram",
+    "ValidatedShare",
     "coverage",
     "published_program",
     "signature",
@@ -66,11 +66,11 @@ class PublishedProgram:
 
 
 @dataclass(frozen=True)
-class Coverage:
+class ValidatedShare:
     """How much of a modelled time published rows are about."""
 
     share: float
-    """Of the time of a run."""
+    """How much of the time of a run they are about, up to 1."""
     rows: tuple[PublishedProgram, ...]
     """The rows; none where the share is 0."""
     nearest: str
@@ -98,7 +98,7 @@ def signature(manifest: Manifest) -> PublishedProgram:
     )
 
 
-def coverage(manifest: Manifest, graphs: Sequence[Graph]) -> Coverage:
+def coverage(manifest: Manifest, graphs: Sequence[Graph]) -> ValidatedShare:
     """Return which share of the modelled time of runs published rows are about, and which rows these are.
 
     Args:
@@ -122,7 +122,7 @@ def coverage(manifest: Manifest, graphs: Sequence[Graph]) -> Coverage:
     on_rdu = sum(run_time(manifest, graph).on_rdu for graph in graphs)
     share = on_rdu * covered / (seconds * total) if like and seconds and total else 0.0
     # Copies to and from the host, and fallbacks, are in no published row.
-    return Coverage(min(share, 1.0), like if share else (), _nearest(own))
+    return ValidatedShare(min(share, 1.0), like if share else (), _nearest(own))
 
 
 def validation(manifest: Manifest, graphs: Sequence[Graph] = ()) -> str:

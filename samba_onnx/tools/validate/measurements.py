@@ -19,13 +19,13 @@ from samba_onnx.pef.stage_records import SectionTime
 from samba_onnx.pef.target_summary import LaunchOrigin, TargetSummary
 from samba_onnx.safety.files import printable, read_document
 
-__all__ = ["Measured", "Piece", "read_measurements"]
+__all__ = ["Measured", "ScaledCall", "read_measurements"]
 
 _COLUMNS: Final = ("pef", "section", "seconds")
 
 
 @dataclass(frozen=True)
-class Piece:
+class ScaledCall:
     """A call of a section, with the constants that its time scales with."""
 
     time: SectionTime
@@ -56,7 +56,7 @@ class Measured:
     """The PEF, with the section behind a colon where it is of one."""
     seconds: float
     """As measured."""
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ScaledCall, ...]
     rest: float
     """What is modelled besides the pieces: copies and fallbacks, less what goes on at once."""
 
@@ -140,12 +140,12 @@ def _measured(manifest: Manifest, name: str, section: str, seconds: float, place
     return Measured(name, seconds, pieces, rest)
 
 
-def _pieces(sections: list[Section], target: TargetSummary) -> tuple[Piece, ...]:
+def _pieces(sections: list[Section], target: TargetSummary) -> tuple[ScaledCall, ...]:
     timing = target.timing
     origin = LaunchOrigin.DEVICE if timing is None else timing.launch
     tuned = timing is not None and timing.tuned
     return tuple(
-        Piece(one.time, f"timing.{origin}_launch_seconds", _efficiency(one, tuned))
+        ScaledCall(one.time, f"timing.{origin}_launch_seconds", _efficiency(one, tuned))
         for one in sections
         # A PEF of an early version does not say which parts a time has.
         if one.time is not None and one.time.seconds > 0

@@ -15,7 +15,7 @@ from samba_onnx.tools.validate.measurements import Measured
 __all__ = ["Fit", "fitted", "geometric_error", "left_out", "profile_text", "values"]
 
 _SPREAD: Final = 0.1
-"""Of the logarithm of a measured time: a tenth counts as much as one spread of a constant around its planned value."""
+"""Spread of the logarithm of a measured time: a tenth counts as much as one spread of a constant around its planned value."""
 _PRIOR: Final = 0.7
 """Spread of the logarithm of a constant around its planned value: half to twice of it is likely."""
 _ROUNDS: Final = 25
@@ -125,7 +125,7 @@ def profile_text(
 
     Args:
         base: The target that it extends.
-        name: Of the profile.
+        name: What the profile is called.
         rows: What :func:`values` returns; a constant on which nothing rests is left to the base.
         source: The file of the measured times.
     """

@@ -14,7 +14,7 @@ from samba_onnx.cli.application import run_command
 from samba_onnx.passes.targets import load_target
 from samba_onnx.pef import load_pef
 from samba_onnx.pef.stage_records import SectionTime
-from samba_onnx.tools.validate.measurements import Measured, Piece
+from samba_onnx.tools.validate.measurements import Measured, ScaledCall
 from samba_onnx.tools.validate.profile_fit import fitted, geometric_error, left_out
 from tests.cli.conftest import SambaPort
 
@@ -138,7 +138,7 @@ def test_the_fit_finds_what_times_were_made_with_and_says_what_it_rests_on() -> 
     measured = []
     for place, (start, compute, off_chip) in enumerate(parts):
         time = SectionTime(launch=start, compute=compute, off_chip=off_chip)
-        piece = Piece(time, launch, product)
+        piece = ScaledCall(time, launch, product)
         measured.append(Measured(str(place), piece.seconds(true), (piece,), 0.0))
     fit = fitted(measured)
     assert dict(fit.factors) == pytest.approx(true, rel=0.02)
