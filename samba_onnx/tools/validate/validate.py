@@ -52,7 +52,7 @@ def validate(
     Examples:
       samba-port validate results.csv
       samba-port validate results.csv --fit my_rdu.toml
-      samba-port convert model.onnx --target my_rdu.toml
+      samba-port validate results.csv --within 1.1 --json -
 
     Exit status 1 means that a time is off by more than --within: as planned, or by a fit that has not seen it.
     """
