@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks import (
     command_line,
     convert,
+    convolution_curve,
     data_parallel,
     data_preparation,
     fidelity,
@@ -46,6 +47,11 @@ def main() -> None:
     """Run the parts that are asked for, all by default, and print their rows as Markdown."""
     if sys.argv[1:2] == ["fidelity"]:  # modelled against published times: nothing of it is measured
         fidelity.main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == [
+        "convolutions"
+    ]:  # the curve of convolutions: nothing of it is measured either
+        convolution_curve.main()
         return
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of {', '.join(PARTS)}")

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import truediv
 from pathlib import Path
@@ -22,18 +23,25 @@ from benchmarks.fidelity_fit import fit
 from benchmarks.fidelity_programs import planned
 from benchmarks.fidelity_statements import Statement, statements
 from benchmarks.fidelity_statements import table as statements_table
-from benchmarks.fidelity_terms import gradient_bytes
+from benchmarks.fidelity_terms import gradient_bytes, program_terms
+from benchmarks.leave_one_out import Compiled, leave_one_out, weight_of_rows
 from benchmarks.published import FITTED, HIGH, LOW, PublishedRow, published_rows
 from benchmarks.table import geometric_mean
+from samba_onnx.passes.targets import load_target
 from samba_onnx.passes.timing.schedule_time import run_time
 from samba_onnx.pef.manifest import Manifest
+from samba_onnx.report.fidelity import signature
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "fidelity.md"
 BANDS: Final = ROOT / "samba_onnx" / "report" / "fidelity.toml"
 BEGIN, END = "<!-- table: python -m benchmarks fidelity --page -->", "<!-- end of table -->"
 BEGIN_STATEMENTS: Final = "<!-- statements: python -m benchmarks fidelity --page -->"
+BEGIN_CONSTANTS: Final = "<!-- constants: python -m benchmarks fidelity --page -->"
+END_CONSTANTS: Final = "<!-- end of constants -->"
 END_STATEMENTS: Final = "<!-- end of statements -->"
+SINGLE: Final = ("gemm", "elementwise", "conv2d")
+"""Programs of one operator."""
 SECTIONS: Final = 1.5
 """Numbers of sections are met within this factor."""
 UNITS: Final[Mapping[str, float]] = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -48,6 +56,8 @@ class Result:
     """In the unit of the row."""
     ratio: float
     """Modelled over published; of rates the ratio of the times, so that above 1 is always too slow."""
+    left_out: float | None = None
+    """The ratio by a fit that has not seen the row; None for what is no time."""
 
     @property
     def met(self) -> bool:
@@ -87,18 +97,9 @@ def result(row: PublishedRow) -> Result:
     return Result(row, modelled, ratio)
 
 
-def kind(row: PublishedRow) -> str:
-    """Return the kind of program by which reports look up the band of errors."""
-    if row.program in ("gemm", "elementwise"):
-        return "single operators"
-    if row.program in ("gpt2", "bert"):
-        return f"training {row.level}"
-    return "decoding" if row.quantity == "token" else "prefill"
-
-
 def is_time(row: PublishedRow) -> bool:
-    """Return whether a row is a measured time or rate, and no count and no projection."""
-    return row.quantity != "sections" and "projection" not in row.series
+    """Return whether a row is a measured time or rate, and no count, no projection and no other row once more."""
+    return row.quantity != "sections" and "projection" not in row.series and not row.repeats
 
 
 def error(results: Iterable[Result]) -> float:
@@ -119,17 +120,20 @@ def order(results: Sequence[Result]) -> tuple[int, int]:
 def table(results: Sequence[Result]) -> str:
     """Return all rows as a Markdown table, with the summary behind it."""
     lines = [
-        "| row | target, level | half | published | modelled | ratio | |",
-        "|---|---|---|---|---|---|---|",
+        "| row | target, level | half | published | modelled | ratio | left out | |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for one in results:
         row = one.row
         verdict = "met" if one.met else "**missed**"
         if "projection" in row.series:
             verdict = "the vendor's projection"
+        if row.repeats:
+            verdict = f"the row of {row.repeats}, counted there"
+        left = "" if one.left_out is None else f"{one.left_out:.2f}"
         lines.append(
             f"| {row.id} | `{row.profile}`, {row.level} | {row.half} | {row.value:g} {row.unit} "
-            f"| {one.modelled:.4g} | {one.ratio:.2f} | {verdict} |"
+            f"| {one.modelled:.4g} | {one.ratio:.2f} | {left} | {verdict} |"
         )
     timed = [one for one in results if is_time(one.row)]
     counts = [
@@ -149,6 +153,7 @@ def table(results: Sequence[Result]) -> str:
                 f"- {name} times and rates: {met} of {len(chosen)} within {LOW:g} to {HIGH:g}, "
                 f"geometric mean of the error {error(chosen):.0%}"
             )
+    lines += _left_out_lines(timed)
     right, total = order(timed)
     lines.append(f"- pairs of rows of one series in the published order: {right} of {total}")
     if counts:
@@ -159,22 +164,55 @@ def table(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
-def bands(results: Sequence[Result]) -> str:
-    """Return the least and the greatest ratio by kind of program, as TOML."""
+def _left_out_lines(timed: Sequence[Result]) -> Iterator[str]:
+    """Say how far rows are off that the fit has not seen."""
+    known = [replace(one, ratio=one.left_out) for one in timed if one.left_out is not None]
+    for name, chosen in (
+        ("transformers", [one for one in known if one.row.program not in SINGLE]),
+        (
+            "single products and activations",
+            [one for one in known if one.row.program in SINGLE[:2]],
+        ),
+        ("convolutions", [one for one in known if one.row.program == SINGLE[2]]),
+    ):
+        if chosen:
+            within = sum(0.75 <= one.ratio <= 1.33 for one in chosen)
+            yield (
+                f"- left out, {name}: geometric mean of the error {error(chosen):.0%}, "
+                f"{within} of {len(chosen)} within 0.75 to 1.33"
+            )
+
+
+def published_programs(results: Sequence[Result]) -> str:
+    """Return the programs of published times with their ratios, as TOML for reports."""
     lines = [
-        "# Written by `python -m benchmarks fidelity --page`: modelled over published time, by kind of program."
+        "# Written by `python -m benchmarks fidelity --page`: programs of published times, with modelled over published",
+        "# time by a fit that has not seen the row.",
     ]
-    by_kind: dict[str, list[float]] = {}
+    ratios = {one.row.id: one.left_out for one in results}
     for one in results:
-        if is_time(one.row):
-            by_kind.setdefault(kind(one.row), []).append(one.ratio)
-    for name, ratios in by_kind.items():
+        row = one.row
+        # A repeated row has the ratio of the one that it repeats.
+        ratio = ratios.get(row.id.replace(row.series, row.repeats) if row.repeats else row.id)
+        if row.quantity == "sections" or "projection" in row.series or ratio is None:
+            continue
+        own = signature(planned(row).manifest)
+        fields: dict[str, object] = {
+            "id": row.id,
+            "target": own.target,
+            "level": own.level,
+            "training": own.training,
+            "rdus": own.rdus,
+            "types": sorted(own.types),
+            "operators": sorted(own.operators),
+            "flops": own.flops,
+            "bytes": own.bytes,
+            "ratio": round(ratio, 3),
+        }
         lines += [
             "",
-            f'["{name}"]',
-            f"rows = {len(ratios)}",
-            f"least = {min(ratios):.2f}",
-            f"greatest = {max(ratios):.2f}",
+            "[[rows]]",
+            *(f"{key} = {json.dumps(value)}" for key, value in fields.items()),
         ]
     return "\n".join(lines) + "\n"
 
@@ -217,23 +255,44 @@ def main(arguments_: Sequence[str] | None = None) -> None:
         return
     results: list[Result] = []
     gains: list[Statement] = []
+    constants = ""
     if not arguments.statements:
-        results = _results(arguments.rows)
-        print(table(results))
+        results, constants = left_out(modelled(arguments.rows))
+        print(table(results), constants, sep="\n\n")
     if arguments.statements or not arguments.rows:
         gains = _statements(arguments.rows)
         print(statements_table(gains))
     if arguments.page:
-        _write_page(results, gains)
+        _write_page(results, constants, gains)
 
 
-def _results(text: str) -> list[Result]:
+def modelled(text: str) -> list[Result]:
+    """Return the rows whose ids have a text, modelled one after the other."""
     results = []
     for row in published_rows():
         if text in row.id:
             results.append(result(row))
             print(row.id, f"{results[-1].ratio:.3f}", file=sys.stderr, flush=True)
     return results
+
+
+def left_out(results: Sequence[Result]) -> tuple[list[Result], str]:
+    """Return results with the ratios of a fit that has not seen them, and what constants rest on as a table."""
+    compiled = [
+        Compiled(
+            one.row,
+            load_target(one.row.profile).summary,
+            program_terms(planned(one.row), one.row.replicas),
+        )
+        for one in results
+        if is_time(one.row)
+    ]
+    ratios = leave_one_out(compiled)
+    lines = ["| constant | programs | most by | |", "|---|---|---|---|"]
+    for (device, path), (count, first, share) in weight_of_rows(compiled).items():
+        most = (first, f"{share:.0%}") if count else ("none: its prior", "")
+        lines.append(f"| `{device}` {path} | {count} | {most[0]} | {most[1]} |")
+    return [replace(one, left_out=ratios.get(one.row.id)) for one in results], "\n".join(lines)
 
 
 def _statements(text: str) -> list[Statement]:
@@ -245,15 +304,16 @@ def _statements(text: str) -> list[Statement]:
     return chosen
 
 
-def _write_page(results: Sequence[Result], gains: Sequence[Statement]) -> None:
+def _write_page(results: Sequence[Result], constants: str, gains: Sequence[Statement]) -> None:
     """Write the tables into the page, and the bands behind them where rows were modelled."""
     page = PAGE.read_text(encoding="utf-8")
     page = placed(page, BEGIN_STATEMENTS, END_STATEMENTS, statements_table(gains))
     if results:
         page = placed(page, BEGIN, END, table(results))
+        page = placed(page, BEGIN_CONSTANTS, END_CONSTANTS, constants)
     PAGE.write_text(page, encoding="utf-8")
     if results:
-        BANDS.write_text(bands(results), encoding="utf-8")
+        BANDS.write_text(published_programs(results), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -53,10 +53,18 @@ class Constant:
     origin: str
     """Where prior and bounds come from."""
 
+    @property
+    def from_rows(self) -> bool:
+        """Whether the prior was itself found from published rows, those among them that are judged."""
+        return self.paths[0] not in _FROM_ELSEWHERE
+
 
 def _one(path: str, prior: float, spread: float, low: float, high: float, origin: str) -> Constant:
     return Constant((path,), prior, spread, low, high, origin)
 
+
+_FROM_ELSEWHERE: Final = frozenset({"tiers.hbm.wide_bytes_per_second"})
+"""Constants whose priors come from something else: bandwidth of HBM is quoted from 1.6 to 1.8 TB/s by papers."""
 
 CONSTANTS: Final[Mapping[str, tuple[Constant, ...]]] = {
     "sn10": (
@@ -65,6 +73,10 @@ CONSTANTS: Final[Mapping[str, tuple[Constant, ...]]] = {
         _one("tiers.ddr.narrow_bytes_per_second", 30e9, 0.1, 15e9, 80e9, "29 to 31 GB/s published"),
         _one("timing.product_efficiency", 0.14, 0.7, 0.02, 1.0, "wide, around 0.14 of GPT-2"),
         _one("timing.streamed_share", 0.7, 0.7, 0.1, 1.0, "wide"),
+        _one(
+            "timing.map_seconds", 30e-9, 0.7, 1e-9, 300e-9, "wide, around 100 bytes of a small map"
+        ),
+        _one("timing.position_seconds", 10e-9, 0.7, 0.1e-9, 100e-9, "wide, about ten cycles"),
     ),
     "sn30": (
         _one("timing.device_launch_seconds", 85e-6, 0.3, 45e-6, 125e-6, "45 to 125 µs published"),
@@ -90,12 +102,16 @@ CONSTANTS: Final[Mapping[str, tuple[Constant, ...]]] = {
 
 SHARED: Final[Mapping[str, Mapping[str, str]]] = {
     "sn10": dict.fromkeys(("timing.fused_efficiency", "timing.tuned_efficiency"), "sn30"),
-    "sn30": {"timing.streamed_share": "sn10"},
+    "sn30": dict.fromkeys(
+        ("timing.streamed_share", "timing.map_seconds", "timing.position_seconds"), "sn10"
+    ),
     "sn40l": {
         "timing.product_efficiency": "sn30",
         "timing.fused_efficiency": "sn30",
         "timing.tuned_efficiency": "sn30",
         "timing.streamed_share": "sn10",
+        "timing.map_seconds": "sn10",
+        "timing.position_seconds": "sn10",
         "tiers.ddr.wide_bytes_per_second": "sn10",
         "tiers.ddr.narrow_bytes_per_second": "sn10",
     },

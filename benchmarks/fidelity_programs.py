@@ -253,12 +253,32 @@ def elementwise(function: str, elements: int) -> TorchModel:
     return TorchModel(f"{function} {elements}", module, (), {"input": x})
 
 
+def conv2d(
+    channels: int, kernels: int, window: int, stride: int, size: int, batch: int
+) -> TorchModel:
+    """Return a convolution of square images.
+
+    Args:
+        channels: Of an image.
+        kernels: Channels of the result.
+        window: Rows and columns of a kernel.
+        stride: Of the window.
+        size: Rows and columns of an image.
+        batch: Number of images.
+    """
+    with torch.device("meta"):
+        layer = nn.Conv2d(channels, kernels, window, stride, window // 2, bias=False)
+        x = torch.empty(batch, channels, size, size, dtype=torch.bfloat16)
+        return TorchModel("conv2d", layer.to(torch.bfloat16), (), {"input": x})
+
+
 BUILDERS: Final[Mapping[str, Callable[..., TorchModel]]] = MappingProxyType(
     {
         "gpt2": gpt2,
         "bert": bert,
         "llama_prompt": llama_prompt,
         "llama_token": llama_token,
+        "conv2d": conv2d,
         "gemm": gemm,
         "elementwise": elementwise,
     }

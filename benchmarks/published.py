@@ -49,6 +49,8 @@ class PublishedRow:
     """Where a range was published, its ends; ``value`` is the middle."""
     high: float | None = None
     note: str = ""
+    repeats: str = ""
+    """The series whose rows these are once more, for another operator of the same curve: they are counted once."""
 
 
 @functools.cache

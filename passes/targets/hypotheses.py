@@ -12,7 +12,7 @@ from samba_onnx.errors import UsageError
 from samba_onnx.facts.figures import LARGEST, LARGEST_WHOLE, SMALLEST
 from samba_onnx.facts.operators import facts
 from samba_onnx.passes.targets.target import Target, load_target
-from samba_onnx.pef.target_summary import Assumption, TargetSummary, Tier
+from samba_onnx.pef.target_summary import SUPPOSED, Assumption, TargetSummary, Tier
 from samba_onnx.safety.files import printable
 
 # Decimal prefixes, since vendors state bandwidths and operations in powers of ten. The prefix u is
@@ -98,7 +98,7 @@ def _with_figure(summary: TargetSummary, name: str, text: str) -> TargetSummary:
         summary,
         # It is listed as assumed although the user is sure: a report must not pass the result off
         # as one of the real device.
-        assumptions=(*notes, Assumption(name, value, units[name], "asked for by --what-if")),
+        assumptions=(*notes, Assumption(name, value, units[name], SUPPOSED)),
     )
     owner, _, field = name.partition(".")
     if name == "link.latency":

@@ -188,6 +188,7 @@ class TimingFile(_Strict):
     product_efficiency: Share | None = None
     fused_efficiency: Share | None = None
     tuned_efficiency: Share | None = None
+    tuned_traffic: Share | None = None
     streamed_share: Share | None = None
     vector_efficiency: Share | None = None
     fill_seconds: Figure | None = None
@@ -197,6 +198,8 @@ class TimingFile(_Strict):
     operator_units: WholeFigure | None = None
     tile_bytes: WholeFigure | None = None
     wide_bytes: WholeFigure | None = None
+    map_seconds: Figure | None = None
+    position_seconds: Figure | None = None
 
 
 class HardwareFile(_Strict):

@@ -4,16 +4,17 @@
 2. :mod:`~samba_onnx.passes.timing.matrix_products`: how large products are, how well they fill a device, and how
    many of its units an operator needs.
 3. :mod:`~samba_onnx.passes.timing.traffic`: the bytes that a section moves in off-chip memory, and their time.
-4. :mod:`~samba_onnx.passes.timing.section_terms`: what a section has to do, and from that, by the figures of a
+4. :mod:`~samba_onnx.passes.timing.maps`: the maps that convolutions move there, and the places of the first one.
+5. :mod:`~samba_onnx.passes.timing.section_terms`: what a section has to do, and from that, by the figures of a
    target, what a call of it takes by itself: launch, compute, on-chip and off-chip traffic, fill.
-5. :mod:`~samba_onnx.passes.timing.streaming`: what of a section goes on while an exchange between RDUs brings rows.
-6. :mod:`~samba_onnx.passes.timing.launches`: the sections of a schedule beside each other: which of them are one
+6. :mod:`~samba_onnx.passes.timing.streaming`: what of a section goes on while an exchange between RDUs brings rows.
+7. :mod:`~samba_onnx.passes.timing.launches`: the sections of a schedule beside each other: which of them are one
    program, which take a launch of their own, and which are repeated by kernel looping.
-7. :mod:`~samba_onnx.passes.timing.hosts`: what a fallback takes on the host's CPU.
-8. :mod:`~samba_onnx.passes.timing.overlap`: when calls and copies begin and end, and what goes on at once.
-9. :mod:`~samba_onnx.passes.timing.schedule_time`: the time of a whole run, by what takes it and by call.
+8. :mod:`~samba_onnx.passes.timing.hosts`: what a fallback takes on the host's CPU.
+9. :mod:`~samba_onnx.passes.timing.overlap`: when calls and copies begin and end, and what goes on at once.
+10. :mod:`~samba_onnx.passes.timing.schedule_time`: the time of a whole run, by what takes it and by call.
 
-The first seven look at nodes while a model is planned; what they find is recorded in sections and fallbacks. The
+The first eight look at nodes while a model is planned; what they find is recorded in sections and fallbacks. The
 last two read records only, so that plans, reports and benchmarks state one time of a PEF, old ones included.
 
 Figures come from :mod:`samba_onnx.passes.targets`: profiles, the conditions of a target as kernel looping, and

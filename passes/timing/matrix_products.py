@@ -27,7 +27,7 @@ from samba_onnx.program.repetition import repetition
 
 __all__ = [
     "ProductSize", "is_product", "is_row_by_row", "looked_up", "node_dtype", "product_size", "renames",
-    "stationary", "units_of", "widened_for",
+    "static_sizes", "stationary", "units_of", "widened_for",
 ]  # fmt: skip
 
 _ROW_BY_ROW: Final = frozenset({"LayerNormalization", "LogSoftmax", "RMSNormalization", "Softmax"})
@@ -142,10 +142,10 @@ def product_size(node: ir.Node) -> ProductSize | None:
     """
     if not is_product(node) or not node_flops(node):
         return None
-    result = _shape(node.outputs[0])
+    result = static_sizes(node.outputs[0])
     # A kernel of a ConvTranspose has its input channels first: none of the sizes below would be right.
     if node.op_type in CONVOLUTIONS - {"ConvTranspose"}:
-        kernels = _shape(node.inputs[3 if node.op_type == "QLinearConv" else 1])
+        kernels = static_sizes(node.inputs[3 if node.op_type == "QLinearConv" else 1])
         if not kernels or not result:
             return None
         groups = max(integer_attribute(node, "group", 1), 1)
@@ -155,9 +155,9 @@ def product_size(node: ir.Node) -> ProductSize | None:
         return ProductSize(groups, rows, math.prod(kernels[1:]), columns)
     if node.op_type not in MATRIX_PRODUCTS or not result:
         return None
-    left = _shape(node.inputs[0])
+    left = static_sizes(node.inputs[0])
     # Behind the scale and the zero point of the first operand, where there are such.
-    right = _shape(node.inputs[3 if node.op_type == "QLinearMatMul" else 1])
+    right = static_sizes(node.inputs[3 if node.op_type == "QLinearMatMul" else 1])
     if len(left) < 2 or len(right) < 2:
         return None
     depth = left[0] if integer_attribute(node, "transA", 0) else left[-1]
@@ -239,7 +239,11 @@ def _takes_whole_rows(node: ir.Node) -> bool:
         return False
     if is_row_by_row(node):
         return True
-    row, shape, result = facts(node.op_type), _shape(node.inputs[0]), _shape(node.outputs[0])
+    row, shape, result = (
+        facts(node.op_type),
+        static_sizes(node.inputs[0]),
+        static_sizes(node.outputs[0]),
+    )
     reduces = row is not None and row.kind is Kind.REDUCE and len(shape) > 1 and shape[-1] > 1
     return reduces and result in (shape[:-1], (*shape[:-1], 1))
 
@@ -248,7 +252,7 @@ def is_row_by_row(node: ir.Node) -> bool:
     """Return whether a node normalises each row, which is of the last axis, by itself."""
     if node.op_type not in _ROW_BY_ROW:
         return False
-    return integer_attribute(node, "axis", -1) in (-1, len(_shape(node.inputs[0])) - 1)
+    return integer_attribute(node, "axis", -1) in (-1, len(static_sizes(node.inputs[0])) - 1)
 
 
 def renames(node: ir.Node) -> bool:
@@ -291,8 +295,12 @@ def looked_up(node: ir.Node) -> ir.Value | None:
     return None
 
 
-def _shape(value: ir.Value | None) -> tuple[int, ...]:
-    """Return a shape of known sizes; empty where one is not known."""
+def static_sizes(value: ir.Value | None) -> tuple[int, ...]:
+    """Return a shape of known sizes; empty where one is not known.
+
+    Args:
+        value: A value, or an operand that is left out.
+    """
     shape = None if value is None else dimensions(value)
     sizes = tuple(size for size in shape or () if isinstance(size, int))
     return sizes if len(sizes) == len(shape or ()) else ()

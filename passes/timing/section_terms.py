@@ -6,12 +6,14 @@ tried, as when they are fitted to published times, without a program being compi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import onnx_ir as ir
 
 from samba_onnx.passes.sharding.collectives import collective
+from samba_onnx.passes.timing.maps import crossing_maps, positions
 from samba_onnx.passes.timing.matrix_products import (
     is_product,
     node_dtype,
@@ -27,6 +29,9 @@ from samba_onnx.program.dataflow import reads
 from samba_onnx.program.repetition import repetition
 
 __all__ = ["Arithmetic", "SectionTerms", "section_terms"]
+
+_OVERFLOW: Final = 0.025
+"""By which share operands and result exceed on-chip memory where all of a product is executed in pieces."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +73,16 @@ class SectionTerms:
     """By operator."""
     alone: bool = False
     """Whether it is one product and nothing else but other names of elements."""
-    streamed: bool = False
-    """Whether operands and result of that product exceed on-chip memory."""
+    streamed: float = 0.0
+    """How much of that product is executed in pieces, since operands and result exceed on-chip memory: up to 1."""
     on_chip: int = 0
     """Bytes that its operators pass through on-chip memory."""
     path: int = 0
     """Operators on its longest path, with all steps of bodies."""
+    maps: int = 0
+    """Maps that its convolutions read or write in off-chip memory, each of them by itself."""
+    positions: int = 0
+    """Places of maps that the first image passes, of all convolutions on the longest path of these."""
 
     @property
     def bytes(self) -> int:
@@ -95,12 +104,16 @@ class SectionTerms:
         timing = target.timing
         if not self.executed:
             return SectionTime()
+        off_chip = traffic_seconds(target, self.traffic)
+        if timing is None:
+            return SectionTime(compute=self._compute_seconds(target), off_chip=off_chip)
+        kept = timing.tuned_traffic if timing.tuned else 1.0
         return SectionTime(
-            launch=0.0 if timing is None else timing.launch_seconds,
+            launch=timing.launch_seconds,
             compute=self._compute_seconds(target),
-            on_chip=0.0 if timing is None else self.on_chip / target.tier("sram").bytes_per_second,
-            off_chip=traffic_seconds(target, self.traffic),
-            fill=0.0 if timing is None else timing.fill_seconds * self.path,
+            on_chip=self.on_chip / target.tier("sram").bytes_per_second,
+            off_chip=kept * (off_chip + timing.map_seconds * self.maps),
+            fill=timing.fill_seconds * self.path + timing.position_seconds * self.positions,
         )
 
     def _compute_seconds(self, target: TargetSummary) -> float:
@@ -121,7 +134,7 @@ class SectionTerms:
             return 1.0
         # A product with the chip to itself; else the slowest stage of a pipeline sets the pace of all.
         if self.alone:
-            return timing.product_efficiency * (timing.streamed_share if self.streamed else 1.0)
+            return timing.product_efficiency * (1 - self.streamed * (1 - timing.streamed_share))
         return timing.tuned_efficiency if timing.tuned else timing.fused_efficiency
 
 
@@ -150,10 +163,20 @@ def section_terms(
         executed=True,
         arithmetic=tuple(_arithmetic(nodes, timing)),
         alone=alone is not None,
-        streamed=alone is not None and _bytes(alone) > target.tier("sram").bytes,
+        streamed=0.0 if alone is None else _in_pieces(_bytes(alone) / target.tier("sram").bytes),
         on_chip=sum(_on_chip(node) for node in nodes),
-        path=_longest_path(nodes),
+        path=_longest_path(nodes, lambda _: 1),
+        maps=crossing_maps(nodes),
+        positions=_longest_path(nodes, positions),
     )
+
+
+def _in_pieces(filled: float) -> float:
+    """Return how much of a product is executed in pieces, by its bytes as a share of on-chip memory.
+
+    Published products of 297 MB have the chip, those of 308 MB are in pieces: the step is short, and is none.
+    """
+    return min(max((filled - 1) / _OVERFLOW, 0.0), 1.0)
 
 
 def _filled(node: ir.Node, operations: int, timing: TimingFigures | None) -> int:
@@ -197,8 +220,8 @@ def _bytes(node: ir.Node) -> int:
     return sum(value_bytes(value) or 0 for value in values if value is not None)
 
 
-def _longest_path(nodes: Iterable[ir.Node]) -> int:
-    """Return the operators on the longest path through a section; ``nodes`` in topological order.
+def _longest_path(nodes: Iterable[ir.Node], length: Callable[[ir.Node], int]) -> int:
+    """Return the longest path through a section, by the length of every node; ``nodes`` in topological order.
 
     The pipeline of a body is filled anew in every step, since its first operator needs what the last one makes.
     """
@@ -206,7 +229,11 @@ def _longest_path(nodes: Iterable[ir.Node]) -> int:
     longest = 0
     for node in nodes:
         repeated = repetition(node)
-        own = 1 if repeated is None else repeated.steps * _longest_path(repeated.body)
+        own = (
+            length(node)
+            if repeated is None
+            else repeated.steps * _longest_path(repeated.body, length)
+        )
         after = max((depths.get(value, 0) for value in reads(node)), default=0) + own
         depths.update(dict.fromkeys(node.outputs, after))
         longest = max(longest, after)

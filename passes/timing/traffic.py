@@ -32,6 +32,10 @@ __all__ = [
 
 _SHARING: Final = 3
 """Values that share the rate of those that do not lie in all channels: the operands and the result of a product."""
+# A published ReLU of 240 million elements of bfloat16 (480 MB) is the last one at the narrow rate, and a published
+# convolution that writes 411 MB has it, too; one that writes 822 MB has the wide rate.
+_SLOPE: Final = 0.8
+"""Share of the size of a value in all channels from which on it lies in more channels than smaller ones."""
 
 
 def data_reads(node: ir.Node, target: Target) -> list[ir.Value]:
@@ -153,9 +157,17 @@ def tier_seconds(tier: Tier, sizes: Sequence[int], wide_bytes: int) -> float:
         Seconds: all bytes over the wide rate, but not less than the three largest values that do not lie
         in all channels over the narrow rate, which these have to share, as those of a single operator do.
         So one more value never takes less time, nor do more bytes of a value, except where they make
-        it lie in all channels.
+        it lie in more channels.
     """
     rate = tier.wide_bytes_per_second or tier.bytes_per_second
     narrow = tier.narrow_bytes_per_second or tier.bytes_per_second
-    sharing = sorted((size for size in sizes if size < wide_bytes), reverse=True)[:_SHARING]
+    sharing = sorted((_narrow_bytes(size, wide_bytes) for size in sizes), reverse=True)[:_SHARING]
     return max(sum(sizes) / rate, sum(sharing) / narrow)
+
+
+def _narrow_bytes(size: int, wide_bytes: int) -> float:
+    """Return how many bytes of a value lie in some channels only: all of a small one, none of a large one."""
+    begin = _SLOPE * wide_bytes
+    if size <= begin:
+        return float(size)
+    return size * max(wide_bytes - size, 0) / (wide_bytes - begin) if wide_bytes else 0.0

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from samba_onnx.pef.decoding import MAY_BE_MISSING, NOT_REPORTED, reported_as
+
+SUPPOSED: Final = "asked for by --what-if"
+"""The note of a figure that is another one than the target's."""
 
 
 class LaunchOrigin(enum.StrEnum):
@@ -86,6 +90,13 @@ class TimingFigures:
     """Bytes of an activation that are in on-chip memory at a time, where a section streams it in tiles."""
     wide_bytes: int
     """Size from which a value lies in all channels of off-chip memory."""
+    map_seconds: float = field(default=0.0, metadata=MAY_BE_MISSING)
+    """What every map of an image adds that a convolution reads or writes in off-chip memory; 0 where nobody states it."""
+    position_seconds: float = field(default=0.0, metadata=MAY_BE_MISSING)
+    """What every place of a map adds until a convolution's first result leaves it; 0 where nobody states it."""
+    tuned_traffic: float = field(default=1.0, metadata=MAY_BE_MISSING)
+    """Share of the time of a section's traffic that is left in a mapping that was tuned by hand, which computes
+    activations again in the place of copies."""
     launch: LaunchOrigin = LaunchOrigin.DEVICE
     """Where sections are launched from."""
     looped: bool = False

@@ -87,7 +87,7 @@ def modelled_time(
             "host_to_rdu": sum(time.host_transfers - time.to_host for time in times),
             "rdu_to_host": sum(time.to_host for time in times),
         },
-        validation=validation(manifest),
+        validation=validation(manifest, graphs),
     )
 
 

@@ -77,7 +77,7 @@ def test_types_that_no_document_names_are_refused(name: str) -> None:
 
 # Published hardware figures: bytes of SRAM, HBM, DDR; operations per second in bfloat16.
 FIGURES = {
-    "sn10": (320e6, None, 1.5e12, 320e12),
+    "sn10": (300e6, None, 1.5e12, 320e12),
     "sn30": (640e6, None, 1e12, 688e12),
     "sn40l": (520e6, 64e9, 1.5e12, 638e12),
 }
