@@ -7,7 +7,7 @@ from pathlib import Path
 
 from samba_onnx.tools.adapt.adapting import Adapted, adapt_source
 from samba_onnx.tools.adapt.pattern_table import ADAPTED, OPEN
-from samba_onnx.tools.adapt.source import read_source
+from samba_onnx.tools.adapt.program_files import read_source
 
 PAGE = Path(__file__).parents[1] / "adapt.md"
 CORPUS = Path(__file__).parents[2] / "tests" / "tools" / "adapt" / "corpus"

@@ -86,7 +86,7 @@ def adapt(
     require_libcst()
     refuse_overwriting(program, outputs={"--output": output, "--json": json})
     from samba_onnx.tools.adapt.adapting import adapt_source
-    from samba_onnx.tools.adapt.source import read_source
+    from samba_onnx.tools.adapt.program_files import read_source
 
     adapted = adapt_source(read_source(program))
     runs = not adapted.blocking and not adapted.is_already

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.name_units import SELF, argument, target_units, unit_of
-from samba_onnx.tools.adapt.source import Frame, ProgramFile, walk
+from samba_onnx.tools.adapt.name_units import SELF, argument, target_units, unit_of, walk
+from samba_onnx.tools.adapt.source import Frame, ProgramFile
 
 _WRAPPERS = frozenset(
     {
@@ -47,9 +47,15 @@ class Assignment:
 class Thing:
     """An object of the program, by the place that makes it."""
 
-    owner: cst.FunctionDef | cst.ClassDef | None
-    """The function whose local name it is, the class whose attribute; None for the module."""
+    owner: cst.FunctionDef | cst.ClassDef | cst.Module | None
+    """The function whose local name it is, the class whose attribute; the module for those of a file of
+    its own, and None for the one that is executed."""
     unit: str
+
+    @property
+    def is_global(self) -> bool:
+        """Whether it is a variable of a module."""
+        return not isinstance(self.owner, cst.FunctionDef | cst.ClassDef)
 
 
 class Bindings:
@@ -71,12 +77,19 @@ class Bindings:
         # Attributes belong to the class: objects of one class are taken to be one object.
         if unit.startswith(f"{SELF}."):
             return Thing(self._class(frame), unit)
-        return Thing(None if unit in self._globals[frame] else frame, unit)
+        if unit in self._globals.get(frame, ()):
+            return Thing(self._level(frame), unit)
+        return Thing(frame, unit)
+
+    def _level(self, frame: Frame) -> cst.Module | None:
+        """Return what stands for the level of the file that a frame is in."""
+        level = self.source.level(self.source.file(frame))
+        return level if isinstance(level, cst.Module) else None
 
     def _class(self, frame: Frame) -> cst.ClassDef | None:
         """Return the class whose ``self`` a function sees, from within functions of methods, too."""
         # A closure inside of a method sees the method's self.
-        while frame is not None:
+        while isinstance(frame, cst.FunctionDef):
             owner = self.source.class_of(frame)
             if owner is not None:
                 return owner
@@ -88,11 +101,16 @@ class Bindings:
         # From the inside out, as Python looks for names.
         if unit.startswith(f"{SELF}."):
             return Thing(self._class(frame), unit)
-        while frame is not None:
+        while isinstance(frame, cst.FunctionDef):
             if unit in parameters(frame) or self._assignments.get(self._target(frame, unit)):
                 return self._target(frame, unit)
             frame = self.source.frame(frame)
-        return Thing(None, unit)
+        # What a file imports of another file of the program is the variable there.
+        link = self.source.linked(frame, unit)
+        if link is None:
+            return Thing(frame, unit)
+        level = self.source.level(link[0])
+        return Thing(level if isinstance(level, cst.Module) else None, link[1])
 
     def assignments(self, thing: Thing) -> list[Assignment]:
         """Return all places that give a variable a value."""
@@ -114,14 +132,13 @@ class Bindings:
         return found
 
     def callee(self, call: cst.Call) -> cst.FunctionDef | None:
-        """Return the function of this file that a call calls; None for others."""
+        """Return the function of the program that a call calls; None for others."""
         # Classes are called for their constructors: what is passed becomes attributes there.
-        if isinstance(call.func, cst.Name):
-            name = call.func.value
-            if name in self.source.classes:
-                return self.method(self.source.classes[name], "__init__")
-            plain = [one for one in self._by_name[name] if self.source.class_of(one) is None]
-            return plain[0] if plain else None
+        found = self.source.definition(call.func)
+        if isinstance(found, cst.ClassDef):
+            return self.method(found, "__init__")
+        if found is not None or isinstance(call.func, cst.Name):
+            return found
         if not isinstance(call.func, cst.Attribute) or self.source.imported(call.func):
             return None
         methods = [one for one in self._by_name[call.func.attr.value] if self.source.class_of(one)]
@@ -140,10 +157,10 @@ class Bindings:
         unit = unit_of(call.func.value)
         # Not followed further: that would ask for the calls of functions, which are being found.
         made = self.maker(self.thing(self.source.frame(call), unit)) if unit else None
-        if made is None or not isinstance(made.func, cst.Name):
+        owner = self.source.definition(made.func) if made is not None else None
+        if not isinstance(owner, cst.ClassDef):
             return None
-        owner = self.source.classes.get(made.func.value)
-        return self.method(owner, call.func.attr.value) if owner else None
+        return self.method(owner, call.func.attr.value)
 
     def method(self, owner: cst.ClassDef, name: str) -> cst.FunctionDef | None:
         """Return a method that a class states itself."""
@@ -161,7 +178,7 @@ class Bindings:
         return found
 
     def call_sites(self, function: cst.FunctionDef) -> list[cst.Call]:
-        """Return the calls of a function in this file, in the order of the text."""
+        """Return the calls of a function in the program, in the order of the text."""
         return self._sites.get(function, [])
 
     def passed(self, call: cst.Call, function: cst.FunctionDef) -> dict[str, cst.BaseExpression]:
@@ -278,7 +295,7 @@ class Bindings:
 
     def _visible(self, frame: Frame) -> Iterator[str]:
         """Yield the units that a frame can read: its own first, then those of its class, then the module's."""
-        if frame is not None:
+        if isinstance(frame, cst.FunctionDef):
             yield from parameters(frame)
             yield from (one.unit for one in self._assignments if one.owner is frame)
             yield from (
@@ -288,7 +305,8 @@ class Bindings:
             )
             yield from self._visible(self.source.frame(frame))
         else:
-            yield from (one.unit for one in list(self._assignments) if one.owner is None)
+            yield from (one.unit for one in list(self._assignments) if one.owner is frame)
+            yield from self.source.file(frame).imports
 
 
 def parameters(function: cst.FunctionDef) -> dict[str, None]:

@@ -6,9 +6,8 @@ import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import _WRAPPERS
 from samba_onnx.tools.adapt.edits import drop_arguments
-from samba_onnx.tools.adapt.name_units import attribute_name, unit_of
+from samba_onnx.tools.adapt.name_units import attribute_name, unit_of, walk
 from samba_onnx.tools.adapt.port import ProgramPort
-from samba_onnx.tools.adapt.source import walk
 
 _AUTOCASTS = frozenset(
     {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from samba_onnx.tools.adapt.source import ProgramFile
+from samba_onnx.tools.adapt.source_file import SourceFile
 
 Rewrite = Callable[[cst.BaseExpression], cst.BaseExpression]
 """Makes a new expression of one whose parts were rewritten already."""
@@ -19,6 +20,8 @@ _LONGEST = 160
 class ProgramChange:
     """One place of a program that was adapted."""
 
+    path: str
+    """The file."""
     line: int
     """Number of its line in the original, from 1."""
     code: str
@@ -45,7 +48,12 @@ class Edits:
     def note(self, node: cst.CSTNode, pattern: str, what: str) -> None:
         """Record what was done at a place."""
         code = " ".join(self.source.code(node).split())[:_LONGEST]
-        self.changes.append(ProgramChange(self.source.line(node), code, pattern, what))
+        path = self.source.file(node).path
+        self.changes.append(ProgramChange(path, self.source.line(node), code, pattern, what))
+
+    def changes_in(self, file: SourceFile) -> bool:
+        """Whether anything was planned for a file."""
+        return any(one.path == file.path for one in self.changes)
 
     def remove(self, statement: cst.BaseStatement, pattern: str, what: str) -> None:
         """Take a statement out."""
@@ -92,18 +100,18 @@ class Edits:
         # Inside of a replaced statement, nothing of the original is left to be changed.
         return any(one in self.instead for one in (node, *self.source.enclosing(node)))
 
-    def apply(self) -> cst.Module:
-        """Return the program with all changes made."""
-        return self.source.module.visit(_Writer(self))
+    def apply(self, file: SourceFile) -> cst.Module:
+        """Return a file of the program with all changes made."""
+        return file.module.visit(_Writer(self, file))
 
 
 class _Writer(cst.CSTTransformer):
     """Makes the changes, from the innermost node outwards."""
 
-    def __init__(self, edits: Edits) -> None:
+    def __init__(self, edits: Edits, file: SourceFile) -> None:
         super().__init__()
         self._edits = edits
-        self._config = edits.source.module.config_for_parsing
+        self._config = file.module.config_for_parsing
         self._emptied: set[cst.CSTNode] = set()
 
     def on_leave(  # type: ignore[override]  # one method for nodes of all types

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.source import walk
-
 SELF = "self"
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Yield a node and all in it, in the order of the text."""
+    # libcst.matchers finds nodes, too, but not in the order of the text.
+    yield node
+    for child in node.children:
+        yield from walk(child)
 
 
 def unit_of(node: cst.CSTNode | None) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import libcst as cst
 
+from samba_onnx.safety.files import printable
 from samba_onnx.tools.adapt.bindings import Bindings
 from samba_onnx.tools.adapt.command_edits import CommandLine
 from samba_onnx.tools.adapt.edits import Edits, _Writer
 from samba_onnx.tools.adapt.flow import Flow
-from samba_onnx.tools.adapt.name_units import argument, reads, unit_of
+from samba_onnx.tools.adapt.name_units import argument, reads, unit_of, walk
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.program_imports import Names
 from samba_onnx.tools.adapt.roles import StepPart
-from samba_onnx.tools.adapt.source import Frame, ProgramFile, walk
+from samba_onnx.tools.adapt.source import Frame, ProgramFile
+from samba_onnx.tools.adapt.source_file import SourceFile
 from samba_onnx.tools.adapt.trained_step import Optimizer, Search, TrainedStep
 
 
@@ -28,8 +30,8 @@ class ProgramPort:
         self.edits = Edits(source)
         self.points = OpenPoints(source)
         self.command_line = CommandLine(source, self.bindings, self.names, self.edits, self.points)
-        self.whole_batches: list[tuple[int, int]] = []
-        """Line and column of calls whose loaders leave out a smaller last batch."""
+        self.whole_batches: list[tuple[str, int, int]] = []
+        """File, line and column of calls whose loaders leave out a smaller last batch."""
         self.limits: dict[str, str] = {}
         """By which norm gradients are clipped, as code where the optimizer is made."""
 
@@ -43,22 +45,44 @@ class ProgramPort:
 
     def rewritten(self, statement: cst.BaseStatement) -> list[cst.BaseStatement]:
         """Return a statement with the changes that were planned inside of it: none, if nothing is left."""
-        changed = statement.visit(_Writer(self.edits))
+        changed = statement.visit(_Writer(self.edits, self.source.file(statement)))
         if isinstance(changed, cst.FlattenSentinel):
             return list(changed)
         return [changed] if isinstance(changed, cst.BaseStatement) else []
 
-    def generators(self) -> list[str]:
-        """Return the generators besides torch's that the program draws from, as it names them."""
+    def generators(self, file: SourceFile) -> list[str]:
+        """Return the generators besides torch's that the program draws from, as a file of it names them.
+
+        Args:
+            file: The file, which imports what it lacks.
+        """
         # By what is imported: a generator object of its own is the program's, and is drawn from in both runs alike.
-        found = []
+        found: list[str] = []
         for node in self.source.nodes:
             name = self.source.imported(node) if isinstance(node, cst.Attribute) else ""
             if name.startswith(("numpy.random.", "random.")):
                 text = self.source.code(node).rpartition(".")[0]
-                if text not in found and "(" not in text:
+                if text not in found and text.rpartition(".")[2] == "random":
+                    self.names.borrow(text.partition(".")[0], self.source.file(node), file)
                     found.append(text)
-        return [text for text in found if text.rpartition(".")[2] == "random"]
+        return found
+
+    def borrowed(self, name: str, frame: Frame, file: SourceFile) -> None:
+        """Let new code in a file read a name of another one; note where that is not possible.
+
+        Args:
+            name: The name.
+            frame: Where the program reads it.
+            file: The file with the new code.
+        """
+        owner = self.source.file(frame)
+        if not self.names.borrow(name, owner, file):
+            self.points.add(
+                file.module,
+                "other-file",
+                f"the first batch needs `{name}` of {printable(owner.path)}, which this file cannot import",
+                instead=f"give `{name}` another name, or keep it in a file that imports neither",
+            )
 
     def is_distributed(self) -> bool:
         """Whether the program trains several replicas."""

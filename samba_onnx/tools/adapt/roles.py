@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.name_units import argument, attribute_name, root_unit, unit_of
-from samba_onnx.tools.adapt.source import ProgramFile, walk
+from samba_onnx.tools.adapt.name_units import argument, attribute_name, root_unit, unit_of, walk
+from samba_onnx.tools.adapt.source import ProgramFile
 
 CLIPPING = "torch.nn.utils.clip_grad_norm_"
 _CLIPPINGS = frozenset({CLIPPING, "torch.nn.utils.clip_grad.clip_grad_norm_"})

@@ -18,9 +18,9 @@ from samba_onnx.tools.adapt.name_units import (
     root_unit,
     target_units,
     unit_of,
+    walk,
     writes,
 )
-from samba_onnx.tools.adapt.source import walk
 
 _RANDOM = frozenset(
     {
@@ -238,7 +238,7 @@ class SliceValues:
         """Whether a unit is a name of the module that forward can read as it is: imports, functions, numbers."""
         # Functions, classes, modules and plain constants read the same from anywhere in the file.
         thing = self.bindings.thing(self.training.frame, unit)
-        if thing.owner is not None:
+        if not thing.is_global:
             return False
         made = self.bindings.assignments(thing)
         if not made:

@@ -10,16 +10,11 @@ import libcst as cst
 from samba_onnx.tools.adapt.bindings import Bindings
 from samba_onnx.tools.adapt.flow import Flow
 from samba_onnx.tools.adapt.graph_code import substituted
-from samba_onnx.tools.adapt.name_units import (
-    attribute_name,
-    reads,
-    unit_of,
-    writes,
-)
+from samba_onnx.tools.adapt.name_units import attribute_name, reads, unit_of, walk, writes
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.roles import Role, StepRoles
 from samba_onnx.tools.adapt.slice_values import Input, Output, Part, SliceValues
-from samba_onnx.tools.adapt.source import ProgramFile, walk
+from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _MODES = frozenset({"train", "eval", "zero_grad"})
@@ -214,9 +209,8 @@ class Slicer:
         # Also what stands above in the text: a loop comes back to it.
         gone = {*moved, *(part.statement for part in self.training.parts)}
         frame = self.training.frame
-        body = frame.body.body if frame is not None else self.source.module.body
         found: set[str] = set()
-        for one in body:
+        for one in self.source.statements(frame):
             found |= self._read_outside(one, gone)
         return found
 

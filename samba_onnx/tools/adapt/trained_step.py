@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import Bindings, Thing
-from samba_onnx.tools.adapt.name_units import argument, root_unit, target_units, unit_of
+from samba_onnx.tools.adapt.name_units import argument, root_unit, target_units, unit_of, walk
 from samba_onnx.tools.adapt.roles import Role, StepPart, StepRoles
-from samba_onnx.tools.adapt.source import Frame, ProgramFile, walk
+from samba_onnx.tools.adapt.source import Frame, ProgramFile
 
 _PARAMETERS = frozenset({"parameters", "named_parameters"})
 _OPTIMIZERS = "torch.optim."
@@ -129,7 +129,7 @@ class Search:
                 return self._argument(above, call)
             elif isinstance(above, cst.Assign | cst.AnnAssign):
                 return self._target(above, index)
-            elif isinstance(above, cst.Return) and frame is not None:
+            elif isinstance(above, cst.Return) and isinstance(frame, cst.FunctionDef):
                 sites = self.bindings.call_sites(frame)
                 return self._returned(sites[0], index) if sites else Thing(frame, "")
             elif isinstance(above, cst.BaseStatement):
@@ -239,8 +239,10 @@ class Search:
     def _levels(self, backward: StepPart) -> tuple[CallLevel, ...]:
         # The first call stands for all: a loop that is entered from two places is compiled once.
         levels = [CallLevel(self.source.frame(backward.statement), backward.statement)]
-        while levels[-1].frame is not None and len(levels) < 12:
+        while len(levels) < 12:
             function = levels[-1].frame
+            if not isinstance(function, cst.FunctionDef):
+                break
             sites = [
                 site
                 for site in self.bindings.call_sites(function)
@@ -264,7 +266,8 @@ class Search:
             place
             for place, level in enumerate(levels)
             # Attributes of `self`: the method from which the others are called.
-            if level.frame is not None and self.source.class_of(level.frame) in owners - {None}
+            if isinstance(self.source.class_of(level.frame), cst.ClassDef)
+            and self.source.class_of(level.frame) in owners
         ]
         return own[-1] if own else len(levels) - 1
 
