@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from samba_onnx.cli.display import Display, refuse_overwriting, write_file
+from samba_onnx.cli.display import Display, refuse_overwriting
 from samba_onnx.cli.failures import EXIT_NO, EXIT_YES
 from samba_onnx.cli.options import (
     OUTPUT,
@@ -15,6 +16,9 @@ from samba_onnx.cli.options import (
     SeedOption,
     VerboseOption,
 )
+from samba_onnx.errors import UsageError
+from samba_onnx.safety.files import printable
+from samba_onnx.tools.adapt.writing import write_adapted
 
 if TYPE_CHECKING:
     from samba_onnx.tools.adapt.adapt_report import AdaptReport, Check, StepReport
@@ -22,7 +26,26 @@ if TYPE_CHECKING:
 
 
 ProgramArgument = Annotated[
-    str, typer.Argument(metavar="PROGRAM", help="A training program of plain PyTorch.")
+    str,
+    typer.Argument(
+        metavar="PROGRAM",
+        help="A training program of plain PyTorch, or its folder, with --entry.",
+    ),
+]
+EntryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--entry", metavar="FILE.py", help="The file of the folder that is executed, as train.py."
+    ),
+]
+PatchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--patch",
+        metavar="FILE",
+        help="Write the differences of all files, as git apply takes them.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 ArgumentsArgument = Annotated[
     list[str] | None,
@@ -35,8 +58,8 @@ OutputOption = Annotated[
     typer.Option(
         "--output",
         "-o",
-        metavar="FILE.py",
-        help="Write the SambaFlow program.",
+        metavar="FILE.py|FOLDER",
+        help="Write the SambaFlow program; into a folder, with all files of its own that it imports.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -62,7 +85,9 @@ TimeoutOption = Annotated[
 def adapt(
     program: ProgramArgument,
     arguments: ArgumentsArgument = None,
+    entry: EntryOption = None,
     output: OutputOption = None,
+    patch: PatchOption = None,
     partial: PartialOption = False,
     check: CheckOption = 0,
     seed: SeedOption = 0,
@@ -73,53 +98,59 @@ def adapt(
 ) -> int:
     """Write a plain PyTorch program for SambaFlow.
 
-    Nothing is executed without --check. What cannot be adapted is listed with its line, and what to write there.
+    Files of its own that it imports are adapted with it. Nothing is executed without --check. What cannot be
+    adapted is listed with its line, and what to write there.
 
     Examples:
       samba-port adapt train.py
       samba-port adapt train.py -o train_rdu.py --json adapt.json
+      samba-port adapt project --entry train.py --patch rdu.patch
       samba-port adapt train.py --check 20 -- --epochs 1
     """
     from samba_onnx.tools.adapt.adapt_text import adapt_text
     from samba_onnx.tools.adapt.library import require_libcst
 
     require_libcst()
-    refuse_overwriting(program, outputs={"--output": output, "--json": json})
+    start, folder = _start(program, entry)
+    refuse_overwriting(start, outputs={"--output": output, "--patch": patch, "--json": json})
     from samba_onnx.tools.adapt.adapting import adapt_source
+    from samba_onnx.tools.adapt.checking import CheckRequest
+    from samba_onnx.tools.adapt.checking import check as compare
     from samba_onnx.tools.adapt.program_files import read_source
 
-    adapted = adapt_source(read_source(program))
+    adapted = adapt_source(read_source(start, folder))
     runs = not adapted.blocking and not adapted.is_already
     compared = None
     if check and runs:
-        compared = _compared(adapted, arguments or [], check, seed, timeout)
+        given = tuple(arguments or [])
+        place = str(Path(folder).resolve()) if folder else ""
+        compared = compare(CheckRequest(adapted, given, check, seed, timeout, place))
     agrees = compared is None or compared[0].agrees
     written = ""
-    if output is not None and not adapted.is_already and (partial or (agrees and runs)):
-        write_file(output, adapted.text.encode())
-        written = output
-    report = make_report(program, adapted, written, compared)
+    if not adapted.is_already and (partial or (agrees and runs)):
+        written = write_adapted(adapted, folder, output, patch)
+    report = make_report(start, adapted, written, compared)
     Display(json, quiet, verbose).show(
         report.headline, lambda rows: adapt_text(report, rows), report
     )
     return EXIT_YES if report.is_complete and agrees else EXIT_NO
 
 
-def _compared(
-    adapted: Adapted, arguments: list[str], steps: int, seed: int, seconds: float
-) -> tuple[Check, StepReport]:
-    """Run original and adapted program, and return how they differ."""
-    from samba_onnx.tools.adapt.checking import CheckRequest, check
+def _start(program: str, entry: str | None) -> tuple[str, str | None]:
+    """Return the file that is executed, and the folder that was given, if one was.
 
-    request = CheckRequest(
-        program=adapted.path,
-        adapted=adapted,
-        arguments=tuple(arguments),
-        steps=steps,
-        seed=seed,
-        seconds=seconds,
-    )
-    return check(request)
+    Raises:
+        UsageError: One of both is missing.
+    """
+    if Path(program).is_dir():
+        if entry is None:
+            raise UsageError(
+                f"{printable(program)} is a folder: say by --entry which file is executed"
+            )
+        return str(Path(program) / entry), program
+    if entry is not None:
+        raise UsageError(f"--entry is for a folder, and {printable(program)} is none")
+    return program, None
 
 
 def make_report(
@@ -133,7 +164,7 @@ def make_report(
         output: The file that was written; empty if none was.
         compared: The comparison with the original, if one was made.
     """
-    from samba_onnx.tools.adapt.adapt_report import AdaptReport
+    from samba_onnx.tools.adapt.adapt_report import AdaptReport, FileReport
     from samba_onnx.tools.adapt.adapt_text import headline
     from samba_onnx.tools.adapt.linting import lint_text_of
 
@@ -147,8 +178,9 @@ def make_report(
         output=output,
         changes=adapted.changes,
         open_points=adapted.points,
+        files=tuple(FileReport(one.path, one.is_changed) for one in adapted.files),
         diff=adapted.diff,
-        lint=lint_text_of(adapted.text, program) if complete else (),
+        lint=lint_text_of(adapted.changed) if complete else (),
         check=check,
         compiled=compiled,
     )

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from samba_onnx.report.layout import titled
 from samba_onnx.report.units import count_text, printable
-from samba_onnx.tools.adapt.adapt_report import AdaptReport, Check
+from samba_onnx.tools.adapt.adapt_report import AdaptReport, Check, LintRemark
 from samba_onnx.tools.adapt.adapting import Adapted
 from samba_onnx.tools.adapt.open_points import OpenPoint
 
@@ -30,8 +30,10 @@ def headline(program: str, adapted: Adapted, output: str, check: Check | None) -
         count = count_text(len(adapted.blocking), "place")
         done = f"; {printable(output)} has what could be adapted" if output else ""
         return f"{name} cannot be adapted without a hand's touch: {count} to look at{done}"
-    lines = {change.line for change in adapted.changes}
+    lines = {(change.path, change.line) for change in adapted.changes}
     text = f"{name} adapted: {count_text(len(lines), 'line')} changed"
+    if len(adapted.files) > 1:
+        text += f" in {len(adapted.changed)} of {count_text(len(adapted.files), 'file')}"
     notes = [point for point in adapted.points if not point.blocks]
     text += f", {count_text(len(notes), 'note')}" if notes else ""
     if check is not None:
@@ -72,9 +74,15 @@ def adapt_text(report: AdaptReport, rows: int | None = 12) -> RenderableType:
         parts += [Text(""), titled("On the RDU:", *lines)]
     if report.lint:
         found = report.lint if rows is None else report.lint[:rows]
-        lines = [Text(f"{one.line}: {one.severity}: {one.message} [{one.rule}]") for one in found]
+        lines = [Text(_remark(report, one)) for one in found]
         parts += [Text(""), titled("The linter on the adapted program:", *lines)]
     return Group(*parts)
+
+
+def _remark(report: AdaptReport, one: LintRemark) -> str:
+    # A program of one file has no need of its name in every line.
+    place = f"{printable(one.path)}:" if len(report.files) > 1 else ""
+    return f"{place}{one.line}: {one.severity}: {one.message} [{one.rule}]"
 
 
 def _diff(diff: str) -> RenderableType:

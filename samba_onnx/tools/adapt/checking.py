@@ -21,6 +21,7 @@ from samba_onnx.safety.sandbox import run_child
 from samba_onnx.tools.adapt.adapt_report import Check, CheckedTensor, CheckTolerance, StepReport
 from samba_onnx.tools.adapt.adapting import Adapted
 from samba_onnx.tools.adapt.compiled_step import compiled_step
+from samba_onnx.tools.adapt.writing import root_of
 
 _CHILD = "samba_onnx.tools.adapt.check_child"
 _ALLOWED: Final = CheckTolerance(
@@ -40,10 +41,8 @@ _MOST_LINES = 20
 class CheckRequest:
     """What is compared."""
 
-    program: str
-    """The original."""
     adapted: Adapted
-    """What became of it."""
+    """The program, and what became of it."""
     arguments: tuple[str, ...]
     """Its command line."""
     steps: int
@@ -52,6 +51,8 @@ class CheckRequest:
     """What all generators begin with."""
     seconds: float
     """How long each program may take."""
+    folder: str = ""
+    """The folder that was given, which is searched for modules, too; empty if none was."""
 
 
 def check(request: CheckRequest) -> tuple[Check, StepReport]:
@@ -77,40 +78,57 @@ def check(request: CheckRequest) -> tuple[Check, StepReport]:
 
 
 def _run_original(request: CheckRequest, folder: Path) -> Mapping[str, Any]:
-    program = str(Path(request.program).resolve())
-    lines = [list(pair) for pair in request.adapted.whole_batches]
+    name = printable(request.adapted.path)
+    lines = [[str(Path(path).resolve()), *place] for path, *place in request.adapted.whole_batches]
     try:
         return run_child(
             f"{_CHILD}:observe_original",
             {
                 **_shared(request, folder / "original.safetensors"),
-                "program": program,
+                "program": str(Path(request.adapted.path).resolve()),
                 "whole_batches": lines,
+                "folder": request.folder,
             },
             seconds=request.seconds,
-            doing=f"{printable(request.program)}: running it as it is",
+            doing=f"{name}: running it as it is",
         )
     except ExecutionError as error:
         raise UsageError(
             f"{error}; --check compares with a program that runs: give its arguments behind --",
-            path=request.program,
+            path=request.adapted.path,
         ) from None
 
 
 def _run_adapted(request: CheckRequest, folder: Path) -> Mapping[str, Any]:
-    place = folder / Path(request.program).name
-    place.write_text(request.adapted.text, encoding="utf-8")
+    root = root_of(request.adapted, request.folder or None).resolve()
+    copy = folder / "program"
+    _mirror(root, copy, {Path(one.path).resolve(): one.text for one in request.adapted.files})
     return run_child(
         f"{_CHILD}:observe_adapted",
         {
             **_shared(request, folder / "adapted.safetensors"),
-            "program": str(place),
-            "folder": str(folder),
-            "beside": str(Path(request.program).resolve().parent),
+            "program": str(copy / Path(request.adapted.path).resolve().relative_to(root)),
+            "output": str(folder),
+            "folder": str(copy) if request.folder else "",
         },
         seconds=request.seconds,
-        doing=f"{printable(request.program)}: running what it was adapted to",
+        doing=f"{printable(request.adapted.path)}: running what it was adapted to",
     )
+
+
+def _mirror(source: Path, target: Path, texts: Mapping[Path, str]) -> None:
+    """Make a folder in which some files are others, and all else leads to the original."""
+    # Modules and data are found beside the program as before, and nothing is copied that may be large.
+    target.mkdir()
+    folders = {above for path in texts for above in path.parents}
+    for path in source.iterdir():
+        place = target / path.name
+        if path in texts:
+            place.write_text(texts[path], encoding="utf-8", newline="")
+        elif path in folders:
+            _mirror(path, place, texts)
+        elif path.name != "__pycache__":
+            place.symlink_to(path)
 
 
 def _shared(request: CheckRequest, weights: Path) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections import defaultdict
 
 import libcst as cst
 
 from samba_onnx.tools.adapt.edits import Edits
-from samba_onnx.tools.adapt.name_units import walk
 from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.source_file import SourceFile
 
@@ -149,7 +149,7 @@ class Names:
         if not edits.changes_in(file) and not self.after_imports[file]:
             return []
         extra = " ".join(self.after_imports[file])
-        used = {node.value for node in _names(edits.apply(file))}
+        used = set(re.findall(r"\w+", edits.apply(file).code))
         lines = []
         for name, line in _OURS:
             own = self.utils(file) if name == "utils" else name
@@ -172,7 +172,3 @@ class Names:
             elif place == 0 and isinstance(small.value, cst.SimpleString):
                 last = statement
         return last if isinstance(last, cst.BaseStatement) else None
-
-
-def _names(module: cst.Module) -> list[cst.Name]:
-    return [node for node in walk(module) if isinstance(node, cst.Name)]
