@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 from samba_onnx.tools.adapt.adapting import Adapted, adapt_source
@@ -84,10 +85,13 @@ A note does not keep the program from being written; all others do.
 """
 
 
+@cache
 def adapted_programs() -> dict[str, Adapted]:
-    """Return what becomes of every program of the corpus, by name."""
-    paths = sorted(CORPUS.glob("*.py"))
-    return {path.name: adapt_source(read_source(str(path))) for path in paths}
+    """Return what becomes of every program of the corpus, by the name of the file that is executed."""
+    paths = sorted([*CORPUS.glob("*.py"), *CORPUS.glob("*/main.py"), *CORPUS.glob("*/train.py")])
+    return {
+        path.relative_to(CORPUS).as_posix(): adapt_source(read_source(str(path))) for path in paths
+    }
 
 
 def adapt_page() -> str:
@@ -111,7 +115,7 @@ def _found(programs: dict[str, Adapted], what: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for name, adapted in programs.items():
         for pattern in sorted({one.pattern for one in getattr(adapted, what)}):
-            found[pattern].append(name.removesuffix(".py"))
+            found[pattern].append(name.removesuffix(".py").partition("/")[0])
     return found
 
 

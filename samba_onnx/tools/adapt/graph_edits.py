@@ -301,6 +301,9 @@ class GraphEdits:
             return unit
         if isinstance(thing.owner, cst.ClassDef):
             return self.port.flow(self.training).origin(thing.unit).code
+        owner = self.port.source.file(thing.owner)
+        if thing.is_global and self.port.names.borrow(thing.unit, owner, self.home):
+            return thing.unit
         self.port.points.add(
             self.training.entry,
             "value-out-of-sight",

@@ -138,7 +138,8 @@ def target_units(target: cst.BaseExpression) -> list[str]:
     return [unit] if unit else []
 
 
-def _writes(node: cst.CSTNode) -> Iterable[str]:
+def own_writes(node: cst.CSTNode) -> Iterable[str]:
+    """Yield the units that a node itself writes or changes, without those in its parts."""
     if isinstance(node, cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr):
         yield from target_units(node.target)
     elif isinstance(node, cst.AsName) and isinstance(node.name, cst.Name | cst.Tuple | cst.List):
@@ -158,7 +159,7 @@ def _changed(value: cst.BaseExpression) -> Iterable[str]:
 
 def writes(*nodes: cst.CSTNode) -> dict[str, None]:
     """Return the units that statements write or change, those in their blocks included."""
-    found = (unit for node in nodes for inner in walk(node) for unit in _writes(inner))
+    found = (unit for node in nodes for inner in walk(node) for unit in own_writes(inner))
     return {unit: None for unit in found if unit}
 
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 import libcst as cst
 
 from samba_onnx.tools.adapt.edits import Edits
+from samba_onnx.tools.adapt.name_units import own_writes
 from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.source_file import SourceFile
 
@@ -27,11 +28,8 @@ class Names:
 
     def __init__(self, source: ProgramFile) -> None:
         self.source = source
-        self._names = {
-            file: {node.value for node in file.nodes if isinstance(node, cst.Name)}
-            for file in source.files
-        }
-        self.taken = set().union(*self._names.values())
+        self._bound = {file: _bound(file) for file in source.files}
+        self.taken = {node.value for node in source.nodes if isinstance(node, cst.Name)}
         self.after_imports: dict[SourceFile, list[str]] = defaultdict(list)
         """Statements that belong behind the imports."""
         self._needed: dict[SourceFile, list[str]] = defaultdict(list)
@@ -48,7 +46,7 @@ class Names:
 
     def utils(self, file: SourceFile) -> str:
         """Return the name that SambaFlow's utilities have in a file, which may have its own ``utils``."""
-        return "samba_utils" if "utils" in self._names[file] else "utils"
+        return "samba_utils" if "utils" in self._bound[file] else "utils"
 
     def module(self, name: str, file: SourceFile) -> str:
         """Return how a file names a module, which is imported where it does not.
@@ -100,7 +98,7 @@ class Names:
             meant = f"{owner.name}.{name}"
         if file.imports.get(name) == meant:
             return True
-        if name in self._names[file] or not self.can_import(owner, file):
+        if name in self._bound[file] or not self.can_import(owner, file):
             return False
         parent, _, last = meant.rpartition(".")
         alias = f" as {name}" if last != name else ""
@@ -153,7 +151,7 @@ class Names:
         lines = []
         for name, line in _OURS:
             own = self.utils(file) if name == "utils" else name
-            if (own in used and own not in self._names[file]) or own in extra:
+            if (own in used and own not in self._bound[file]) or own in extra:
                 lines.append(
                     line.removesuffix(f" as {name}") + f" as {own}" if own != name else line
                 )
@@ -172,3 +170,15 @@ class Names:
             elif place == 0 and isinstance(small.value, cst.SimpleString):
                 last = statement
         return last if isinstance(last, cst.BaseStatement) else None
+
+
+def _bound(file: SourceFile) -> set[str]:
+    """Return the names that a file gives a meaning anywhere, in functions too."""
+    # Names behind a dot are nobody's: torch.utils takes no `utils`.
+    found = {*file.imports, *file.own}
+    for node in file.nodes:
+        if isinstance(node, cst.FunctionDef | cst.ClassDef | cst.Param):
+            found.add(node.name.value)
+        else:
+            found.update(unit for unit in own_writes(node) if "." not in unit)
+    return found

@@ -187,15 +187,33 @@ class Search:
         return owners
 
     def backwards(self) -> tuple[StepPart, ...]:
-        """Return all backward passes of the program, but those in modules of torch."""
+        """Return all backward passes of the program, but those in functions that nobody names."""
         # Compound statements have their lines looked at one by one.
         parts = []
         for node in self.source.nodes:
             if isinstance(node, cst.SimpleStatementLine):
                 part = self.roles.of(node)
-                if part is not None and part.role is Role.BACKWARD:
+                if part is not None and part.role is Role.BACKWARD and self._is_used(node):
                     parts.append(part)
         return tuple(parts)
+
+    def _is_used(self, statement: cst.BaseStatement) -> bool:
+        """Whether anything outside of a function names it, so that it may be called."""
+        # A library of several steps, of which the program imports one.
+        function = self.source.frame(statement)
+        if not isinstance(function, cst.FunctionDef) or function.decorators:
+            return True
+        return any(
+            isinstance(node, cst.Name)
+            and node.value == function.name.value
+            and node is not function.name
+            and not self.source.contains(function, node)
+            and not any(isinstance(one, cst.ImportAlias) for one in self.source.enclosing(node))
+            for node in self.source.nodes
+        ) or (
+            f'"{function.name.value}"' in self.source.text
+            or f"'{function.name.value}'" in self.source.text
+        )
 
     def training(self, backward: StepPart) -> TrainedStep:
         """Return what belongs to a backward pass.
