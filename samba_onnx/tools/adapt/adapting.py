@@ -9,6 +9,7 @@ from pathlib import Path
 
 import libcst as cst
 
+from samba_onnx.tools.adapt.accelerate_edits import AccelerateEdits
 from samba_onnx.tools.adapt.batch_edits import BatchEdits
 from samba_onnx.tools.adapt.device_edits import DeviceEdits
 from samba_onnx.tools.adapt.edits import ProgramChange
@@ -186,6 +187,7 @@ def _training(port: ProgramPort) -> TrainedStep | None:
 
 def _plan(port: ProgramPort, training: TrainedStep) -> None:
     """Plan all changes: what expressions become first, for the new module is made of them."""
+    AccelerateEdits(port).plan()
     DeviceEdits(port).plan()
     ReplicaEdits(port).plan()
     BatchEdits(port, training).plan()

@@ -9,7 +9,14 @@ from functools import cached_property
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.name_units import SELF, argument, target_units, unit_of, walk
+from samba_onnx.tools.adapt.name_units import (
+    SELF,
+    argument,
+    attribute_name,
+    target_units,
+    unit_of,
+    walk,
+)
 from samba_onnx.tools.adapt.source import Frame, ProgramFile
 
 _WRAPPERS = frozenset(
@@ -26,6 +33,8 @@ _WRAPPERS = frozenset(
 """Functions that return the module that they are given, in another coat."""
 _SAME = frozenset({"to", "cuda", "cpu", "train", "eval", "float", "double", "half", "bfloat16"})
 """Methods of modules that return the module itself."""
+_PREPARED = frozenset({"prepare", "prepare_model", "prepare_data_loader", "unwrap_model"})
+"""Methods of accelerate's that return what they are given."""
 _DEEPEST = 16
 """Names that are followed from one to the next; programs that need more are their own puzzle."""
 
@@ -228,16 +237,30 @@ class Bindings:
 
     def _is_same(self, one: Assignment) -> bool:
         """Whether an assignment gives a variable what it has, as ``model = model.to(device)``."""
+        return unit_of(self._chosen(one)) == one.unit
+
+    def _chosen(self, one: Assignment) -> cst.BaseExpression:
+        """Return the value that an assignment gives, of several the one at its place, where the text says it."""
         value = self.bare(one.value)
-        return one.index is None and unit_of(value) == one.unit
+        if one.index is None:
+            return value
+        if isinstance(value, cst.Tuple) and one.index < len(value.elements):
+            return self.bare(value.elements[one.index].value)
+        # accelerator.prepare(model, optimizer) returns what it is given.
+        if isinstance(value, cst.Call) and attribute_name(value.func) == "prepare":
+            plain = [arg for arg in value.args if not arg.star]
+            return self.bare(plain[one.index].value) if one.index < len(plain) else value
+        return value
 
     def _follow(self, one: Assignment, seen: frozenset[Thing]) -> Thing | None:
         """Return the variable that an assignment hands on; None if it makes something new."""
         frame = self.source.frame(one.node)
-        value = self.bare(one.value)
-        if one.index is not None and isinstance(value, cst.Tuple):
-            value = self.bare(value.elements[one.index].value)
-        elif one.index is not None and not isinstance(value, cst.Call):
+        value = self._chosen(one)
+        if (
+            one.index is not None
+            and value is self.bare(one.value)
+            and not isinstance(value, cst.Call)
+        ):
             return None
         if unit_of(value):
             return self.resolve(frame, unit_of(value), seen)
@@ -265,8 +288,10 @@ class Bindings:
         while isinstance(value, cst.Call):
             if self.source.imported(value.func) in _WRAPPERS and value.args:
                 value = value.args[0].value
-            elif isinstance(value.func, cst.Attribute) and value.func.attr.value in _SAME:
+            elif attribute_name(value.func) in _SAME and isinstance(value.func, cst.Attribute):
                 value = value.func.value
+            elif attribute_name(value.func) in _PREPARED and len(value.args) == 1:
+                value = value.args[0].value
             else:
                 break
         return value

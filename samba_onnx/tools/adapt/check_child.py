@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import io
 import random
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +123,7 @@ def observe_original(
     watch = _TorchWatch(Observation(steps))
     seen = watch.seen
     _leave_out_last(whole_batches)
-    with _no_dropout(seen), _replaced(torch.Tensor, "backward", watch.backward()):
+    with _no_dropout(seen), _plain_loaders(), _replaced(torch.Tensor, "backward", watch.backward()):
         hook = register_optimizer_step_post_hook(watch.stepped)
         try:
             printed = _run(program, arguments, seed, folder)
@@ -330,6 +332,20 @@ def _identity(seen: Observation, name: str) -> Callable[..., torch.Tensor]:
         return function(input, 0.0, *args, **options)
 
     return dropped
+
+
+@contextlib.contextmanager
+def _plain_loaders() -> Iterator[None]:
+    """Let accelerate leave loaders alone: it shuffles by a generator of its own, in another order."""
+    if find_spec("accelerate") is None:
+        yield
+        return
+    accelerator = importlib.import_module("accelerate.accelerator")
+    if not hasattr(accelerator, "prepare_data_loader"):
+        yield
+        return
+    with _replaced(accelerator, "prepare_data_loader", lambda loader, *_, **__: loader):
+        yield
 
 
 def _leave_out_last(places: Sequence[tuple[str, int, int]]) -> None:

@@ -9,7 +9,7 @@ from samba_onnx.tools.adapt.bindings import Bindings
 from samba_onnx.tools.adapt.command_edits import CommandLine
 from samba_onnx.tools.adapt.edits import Edits, _Writer
 from samba_onnx.tools.adapt.flow import Flow
-from samba_onnx.tools.adapt.name_units import argument, reads, unit_of, walk
+from samba_onnx.tools.adapt.name_units import argument, attribute_name, reads, unit_of, walk
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.program_imports import Names
 from samba_onnx.tools.adapt.roles import StepPart
@@ -139,7 +139,9 @@ class ProgramPort:
         code = self.source.code(limit.value)
         above = self.source.around(part.statement)
         own = [limit.value]
-        if isinstance(above, cst.If) and len(above.body.body) == 1:
+        # accelerate's question whether this batch steps: every one does.
+        asks = isinstance(above, cst.If) and attribute_name(above.test) == "sync_gradients"
+        if isinstance(above, cst.If) and len(above.body.body) == 1 and not asks:
             code = f"{code} if {self.source.code(above.test)} else None"
             own.append(above.test)
         if self._whole_model(part, training) and all(

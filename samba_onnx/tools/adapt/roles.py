@@ -76,6 +76,9 @@ class StepRoles:
         owner = call.func.value
         if self._is(owner, self._scalers):
             return self._scaler(statement, call, name)
+        if name == "clip_grad_norm_":  # accelerator.clip_grad_norm_
+            first = argument(call, "parameters", 0)
+            return StepPart(Role.CLIP, statement, call, first.value if first else None)
         if name == "zero_grad":
             return StepPart(Role.ZERO, statement, call, owner)
         if name == "backward":

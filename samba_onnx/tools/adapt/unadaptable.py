@@ -17,7 +17,6 @@ _FRAMEWORKS: Final = {
     "ignite": "ignite",
     "deepspeed": "DeepSpeed",
     "fastai": "fastai",
-    "accelerate": "accelerate",
 }
 """Libraries that have the training loop, by their packages."""
 _TRAINERS: Final = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer"})
