@@ -56,6 +56,10 @@ class AccelerateEdits:
         for call in made:
             self._made(call)
         for node in self.source.nodes:
+            text = self.source.code(node) if isinstance(node, cst.ImportFrom) else ""
+            if text.startswith("from accelerate import") and text.endswith("import Accelerator"):
+                self.port.edits.remove(self.source.statement(node), "accelerate", _WHAT)
+        for node in self.source.nodes:
             if isinstance(node, cst.Attribute) and self._is_accelerator(node.value):
                 self._use(node)
 

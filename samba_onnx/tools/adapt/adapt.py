@@ -38,6 +38,14 @@ EntryOption = Annotated[
         "--entry", metavar="FILE.py", help="The file of the folder that is executed, as train.py."
     ),
 ]
+FromOption = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="torch|sambaflow",
+        help="What the program is written for; of sambaflow, plain PyTorch is made.",
+    ),
+]
 PatchOption = Annotated[
     str | None,
     typer.Option(
@@ -86,6 +94,7 @@ def adapt(
     program: ProgramArgument,
     arguments: ArgumentsArgument = None,
     entry: EntryOption = None,
+    written_for: FromOption = "torch",
     output: OutputOption = None,
     patch: PatchOption = None,
     partial: PartialOption = False,
@@ -106,30 +115,34 @@ def adapt(
       samba-port adapt train.py -o train_rdu.py --json adapt.json
       samba-port adapt project --entry train.py --patch rdu.patch
       samba-port adapt train.py --check 20 -- --epochs 1
+      samba-port adapt train_rdu.py --from sambaflow -o train.py
     """
     from samba_onnx.tools.adapt.adapt_text import adapt_text
     from samba_onnx.tools.adapt.library import require_libcst
 
     require_libcst()
+    if written_for not in {"torch", "sambaflow"}:
+        raise UsageError(f"--from is torch or sambaflow, and not {printable(written_for)}")
     start, folder = _start(program, entry)
     refuse_overwriting(start, outputs={"--output": output, "--patch": patch, "--json": json})
-    from samba_onnx.tools.adapt.adapting import adapt_source
+    from samba_onnx.tools.adapt.adapting import adapt_source, restore_source
     from samba_onnx.tools.adapt.checking import CheckRequest
     from samba_onnx.tools.adapt.checking import check as compare
     from samba_onnx.tools.adapt.program_files import read_source
 
-    adapted = adapt_source(read_source(start, folder))
+    back = written_for == "sambaflow"
+    adapted = (restore_source if back else adapt_source)(read_source(start, folder))
     runs = not adapted.blocking and not adapted.is_already
     compared = None
     if check and runs:
         given = tuple(arguments or [])
         place = str(Path(folder).resolve()) if folder else ""
-        compared = compare(CheckRequest(adapted, given, check, seed, timeout, place))
+        compared = compare(CheckRequest(adapted, given, check, seed, timeout, place, back))
     agrees = compared is None or compared[0].agrees
     written = ""
     if not adapted.is_already and (partial or (agrees and runs)):
         written = write_adapted(adapted, folder, output, patch)
-    report = make_report(start, adapted, written, compared)
+    report = make_report(start, adapted, written, compared, back)
     Display(json, quiet, verbose).show(
         report.headline, lambda rows: adapt_text(report, rows), report
     )
@@ -154,7 +167,11 @@ def _start(program: str, entry: str | None) -> tuple[str, str | None]:
 
 
 def make_report(
-    program: str, adapted: Adapted, output: str, compared: tuple[Check, StepReport] | None
+    program: str,
+    adapted: Adapted,
+    output: str,
+    compared: tuple[Check, StepReport] | None,
+    back: bool = False,
 ) -> AdaptReport:
     """Return what became of a program as a document.
 
@@ -163,6 +180,7 @@ def make_report(
         adapted: What became of it.
         output: The file that was written; empty if none was.
         compared: The comparison with the original, if one was made.
+        back: Whether a SambaFlow program was written in plain PyTorch.
     """
     from samba_onnx.tools.adapt.adapt_report import AdaptReport, FileReport
     from samba_onnx.tools.adapt.adapt_text import headline
@@ -171,16 +189,16 @@ def make_report(
     check, compiled = compared if compared is not None else (None, None)
     complete = not adapted.blocking
     return AdaptReport(
-        headline=headline(program, adapted, output, check),
+        headline=headline(program, adapted, output, check, back),
         program=program,
-        is_sambaflow=adapted.is_already,
+        is_sambaflow=adapted.is_already != back,
         is_complete=complete,
         output=output,
         changes=adapted.changes,
         open_points=adapted.points,
         files=tuple(FileReport(one.path, one.is_changed) for one in adapted.files),
         diff=adapted.diff,
-        lint=lint_text_of(adapted.changed) if complete else (),
+        lint=lint_text_of(adapted.changed) if complete and not back else (),
         check=check,
         compiled=compiled,
     )

@@ -110,7 +110,7 @@ class AdaptReport:
     program: str
     """The program that was given."""
     is_sambaflow: bool
-    """Whether it was written for SambaFlow already, and so was left alone."""
+    """Whether it was written for SambaFlow: it is left alone then, but for ``--from sambaflow``."""
     is_complete: bool
     """Whether the adapted program runs without a hand's touch."""
     output: str

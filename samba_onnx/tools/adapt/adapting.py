@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import libcst as cst
 
 from samba_onnx.tools.adapt.accelerate_edits import AccelerateEdits
 from samba_onnx.tools.adapt.batch_edits import BatchEdits
 from samba_onnx.tools.adapt.device_edits import DeviceEdits
-from samba_onnx.tools.adapt.edits import ProgramChange
+from samba_onnx.tools.adapt.edits import Edits, ProgramChange
 from samba_onnx.tools.adapt.graph_edits import GraphEdits
 from samba_onnx.tools.adapt.host_edits import HostEdits
-from samba_onnx.tools.adapt.open_points import OpenPoint
+from samba_onnx.tools.adapt.open_points import OpenPoint, OpenPoints
 from samba_onnx.tools.adapt.optimizer_edits import OptimizerEdits
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.replica_edits import ReplicaEdits
+from samba_onnx.tools.adapt.restoring import Restoring, uses_sambaflow
 from samba_onnx.tools.adapt.slicing import Slicer
 from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.source_file import SourceFile
@@ -125,38 +125,48 @@ def adapt_source(source: ProgramFile) -> Adapted:
         source: The program.
     """
     # A program that cannot be adapted still shows what could be: --partial writes that.
-    if is_sambaflow(source):
+    if uses_sambaflow(source):
         files = tuple(AdaptedFile(one.path, one.text, one.text) for one in source.files)
         return Adapted(files, (), (), is_already=True)
     port = ProgramPort(source)
     training = _training(port)
     if training is not None:
         _plan(port, training)
+    return _result(source, port.edits, port.points, port.whole_batches)
+
+
+def restore_source(source: ProgramFile) -> Adapted:
+    """Write a SambaFlow program as one of plain PyTorch.
+
+    Args:
+        source: The program.
+    """
+    if not uses_sambaflow(source):
+        files = tuple(AdaptedFile(one.path, one.text, one.text) for one in source.files)
+        return Adapted(files, (), (), is_already=True)
+    restoring = Restoring(source)
+    restoring.plan()
+    restoring.names.add_imports(restoring.edits)
+    return _result(source, restoring.edits, restoring.points)
+
+
+def _result(
+    source: ProgramFile,
+    edits: Edits,
+    points: OpenPoints,
+    whole_batches: Sequence[tuple[str, int, int]] = (),
+) -> Adapted:
     order = {one.path: place for place, one in enumerate(source.files)}
-    points = sorted(port.points.found, key=lambda one: (order[one.path], one.line, one.pattern))
-    changes = sorted(port.edits.changes, key=lambda one: (order[one.path], one.line))
-    return Adapted(
-        tuple(_adapted_file(port, one) for one in source.files),
-        tuple(changes),
-        tuple(points),
-        tuple(port.whole_batches),
-    )
+    found = sorted(points.found, key=lambda one: (order[one.path], one.line, one.pattern))
+    changes = sorted(edits.changes, key=lambda one: (order[one.path], one.line))
+    files = tuple(_adapted_file(edits, one) for one in source.files)
+    return Adapted(files, tuple(changes), tuple(found), tuple(whole_batches))
 
 
-def _adapted_file(port: ProgramPort, file: SourceFile) -> AdaptedFile:
+def _adapted_file(edits: Edits, file: SourceFile) -> AdaptedFile:
     # A file without changes stays byte for byte, even where lines of it were taken apart to be read.
-    text = port.edits.apply(file).code if port.edits.changes_in(file) else file.text
+    text = edits.apply(file).code if edits.changes_in(file) else file.text
     return AdaptedFile(file.path, file.text, text)
-
-
-def is_sambaflow(source: ProgramFile) -> bool:
-    """Whether a program imports SambaFlow, or this product under its names."""
-    for node in source.nodes:
-        if isinstance(node, cst.Import | cst.ImportFrom):
-            words = source.code(node).replace(",", " ").split()
-            if any(word.partition(".")[0] in {"sambaflow", "samba_onnx"} for word in words[1:]):
-                return True
-    return False
 
 
 def _training(port: ProgramPort) -> TrainedStep | None:

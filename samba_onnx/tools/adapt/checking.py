@@ -53,6 +53,8 @@ class CheckRequest:
     """How long each program may take."""
     folder: str = ""
     """The folder that was given, which is searched for modules, too; empty if none was."""
+    back: bool = False
+    """Whether a SambaFlow program was written in plain PyTorch."""
 
 
 def check(request: CheckRequest) -> tuple[Check, StepReport]:
@@ -71,48 +73,61 @@ def check(request: CheckRequest) -> tuple[Check, StepReport]:
     # Files in between: numbers of a whole model are no JSON.
     with temporary_folder("adapt") as name:
         folder = Path(name)
-        original = _run_original(request, folder)
-        adapted = _run_adapted(request, folder)
+        root = root_of(request.adapted, request.folder or None).resolve()
+        start = Path(request.adapted.path).resolve()
+        files = {Path(one.path).resolve(): one.text for one in request.adapted.files}
+        _mirror(root, folder / "program", files)
+        here = (start, request.folder)
+        there = (
+            folder / "program" / start.relative_to(root),
+            str(folder / "program") if request.folder else "",
+        )
+        try:
+            original = _run_plain(request, folder, *(there if request.back else here))
+        except ExecutionError as error:
+            if request.back:
+                raise
+            raise UsageError(
+                f"{error}; --check compares with a program that runs: give its arguments behind --",
+                path=request.adapted.path,
+            ) from None
+        adapted = _run_session(request, folder, *(here if request.back else there))
         compared = _compared(request, original, adapted, folder)
         return compared, compiled_step(folder / "checked" / "checked.pef")
 
 
-def _run_original(request: CheckRequest, folder: Path) -> Mapping[str, Any]:
-    name = printable(request.adapted.path)
-    lines = [[str(Path(path).resolve()), *place] for path, *place in request.adapted.whole_batches]
-    try:
-        return run_child(
-            f"{_CHILD}:observe_original",
-            {
-                **_shared(request, folder / "original.safetensors"),
-                "program": str(Path(request.adapted.path).resolve()),
-                "whole_batches": lines,
-                "folder": request.folder,
-            },
-            seconds=request.seconds,
-            doing=f"{name}: running it as it is",
-        )
-    except ExecutionError as error:
-        raise UsageError(
-            f"{error}; --check compares with a program that runs: give its arguments behind --",
-            path=request.adapted.path,
-        ) from None
+def _run_plain(request: CheckRequest, folder: Path, place: Path, search: str) -> Mapping[str, Any]:
+    """Run the plain program, wherever it lies."""
+    adapted = request.adapted
+    lines = [[str(Path(path).resolve()), *where] for path, *where in adapted.whole_batches]
+    return run_child(
+        f"{_CHILD}:observe_original",
+        {
+            **_shared(request, folder / "original.safetensors"),
+            "program": str(place),
+            "whole_batches": lines,
+            "folder": search,
+        },
+        seconds=request.seconds,
+        doing=f"{printable(adapted.path)}: running it {'in plain PyTorch' if request.back else 'as it is'}",
+    )
 
 
-def _run_adapted(request: CheckRequest, folder: Path) -> Mapping[str, Any]:
-    root = root_of(request.adapted, request.folder or None).resolve()
-    copy = folder / "program"
-    _mirror(root, copy, {Path(one.path).resolve(): one.text for one in request.adapted.files})
+def _run_session(
+    request: CheckRequest, folder: Path, place: Path, search: str
+) -> Mapping[str, Any]:
+    """Compile and run the program for SambaFlow, wherever it lies."""
+    what = "as it is" if request.back else "what it was adapted to"
     return run_child(
         f"{_CHILD}:observe_adapted",
         {
             **_shared(request, folder / "adapted.safetensors"),
-            "program": str(copy / Path(request.adapted.path).resolve().relative_to(root)),
+            "program": str(place),
             "output": str(folder),
-            "folder": str(copy) if request.folder else "",
+            "folder": search,
         },
         seconds=request.seconds,
-        doing=f"{printable(request.adapted.path)}: running what it was adapted to",
+        doing=f"{printable(request.adapted.path)}: running {what}",
     )
 
 

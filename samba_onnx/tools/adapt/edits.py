@@ -42,6 +42,7 @@ class Edits:
         self.after: dict[cst.CSTNode, list[str]] = defaultdict(list)
         self.instead: dict[cst.CSTNode, list[str]] = {}
         self.opened: set[cst.CSTNode] = set()
+        self.lifted: dict[cst.CSTNode, cst.IndentedBlock] = {}
         self.expressions: dict[cst.CSTNode, list[Rewrite]] = defaultdict(list)
         self.parameters: dict[cst.CSTNode, cst.Parameters] = {}
 
@@ -90,6 +91,11 @@ class Edits:
         self.opened.add(statement)
         self.note(statement, pattern, what)
 
+    def lift(self, statement: cst.If, block: cst.IndentedBlock, pattern: str, what: str) -> None:
+        """Put the statements of one branch in the place of a choice."""
+        self.lifted[statement] = block
+        self.note(statement, pattern, what)
+
     def rewrite(self, node: cst.BaseExpression, rewrite: Rewrite, pattern: str, what: str) -> None:
         """Make another expression of one."""
         self.expressions[node].append(rewrite)
@@ -98,7 +104,12 @@ class Edits:
     def is_gone(self, node: cst.CSTNode) -> bool:
         """Whether a node is in a statement that something else replaces."""
         # Inside of a replaced statement, nothing of the original is left to be changed.
-        return any(one in self.instead for one in (node, *self.source.enclosing(node)))
+        around = (node, *self.source.enclosing(node))
+        return any(
+            one in self.instead
+            or (one in self.lifted and not self.source.contains(self.lifted[one], node))
+            for one in around
+        )
 
     def apply(self, file: SourceFile) -> cst.Module:
         """Return a file of the program with all changes made."""
@@ -111,6 +122,7 @@ class _Writer(cst.CSTTransformer):
     def __init__(self, edits: Edits, file: SourceFile) -> None:
         super().__init__()
         self._edits = edits
+        self._file = file
         self._config = file.module.config_for_parsing
         self._emptied: set[cst.CSTNode] = set()
 
@@ -139,6 +151,10 @@ class _Writer(cst.CSTTransformer):
             own = self._replacement(original, self._edits.instead[original])
         elif original in self._edits.opened and isinstance(updated, cst.With):
             own = _opened(updated)
+        elif original in self._edits.lifted:
+            changed = self._edits.lifted[original].visit(_Writer(self._edits, self._file))
+            assert isinstance(changed, cst.IndentedBlock)
+            own = [one for one in changed.body if isinstance(one, cst.BaseStatement)]
         elif self._is_empty(original):
             own = []
         before = self._parsed(self._edits.before.get(original, ()))

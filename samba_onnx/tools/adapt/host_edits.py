@@ -102,6 +102,8 @@ class HostEdits:
         statement = self.source.statement(node)
         if self.port.edits.is_gone(node) or self.port.roles.of(statement) is not None:
             return
+        if statement in self.port.edits.opened:
+            return  # the head of a `with`, of which nothing is left
         if self._is_harmless(node, statement):
             return
         moments = self._moments(statement, 0)
