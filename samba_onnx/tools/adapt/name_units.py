@@ -163,6 +163,28 @@ def writes(*nodes: cst.CSTNode) -> dict[str, None]:
     return {unit: None for unit in found if unit}
 
 
+def needs_before(statements: Iterable[cst.CSTNode], unit: str) -> bool | None:
+    """Whether statements read what a unit had before them; None if they neither read nor write it."""
+    # Branch by branch: `if a: x = 1; x += 1` needs no x.
+    for one in statements:
+        found: bool | None = None
+        if isinstance(one, cst.If):
+            inner = one.orelse.body.body if isinstance(one.orelse, cst.Else) else [one.orelse]
+            branches = [
+                needs_before(one.body.body, unit),
+                needs_before([part for part in inner if part is not None], unit),
+            ]
+            test = unit in reads(one.test)
+            found = True if test or True in branches else (False if False in branches else None)
+        elif unit in reads(one):
+            found = True
+        elif unit in writes(one):
+            found = False
+        if found is not None:
+            return found
+    return None
+
+
 def argument(call: cst.Call, name: str, position: int | None = None) -> cst.Arg | None:
     """Return an argument of a call.
 

@@ -9,6 +9,7 @@ from samba_onnx.tools.adapt.bindings import Bindings
 from samba_onnx.tools.adapt.command_edits import CommandLine
 from samba_onnx.tools.adapt.edits import Edits, _Writer
 from samba_onnx.tools.adapt.flow import Flow
+from samba_onnx.tools.adapt.graph_code import substituted
 from samba_onnx.tools.adapt.name_units import argument, attribute_name, reads, unit_of, walk
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.program_imports import Names
@@ -144,10 +145,10 @@ class ProgramPort:
         if isinstance(above, cst.If) and len(above.body.body) == 1 and not asks:
             code = f"{code} if {self.source.code(above.test)} else None"
             own.append(above.test)
-        if self._whole_model(part, training) and all(
-            self._is_known(unit, training, part) for unit in reads(*own)
-        ):
-            return code
+        unknown = [unit for unit in reads(*own) if not self._is_known(unit, training, part)]
+        codes = {unit: self._number(self.source.frame(part.statement), unit) for unit in unknown}
+        if self._whole_model(part, training) and all(codes.values()):
+            return self.source.module.code_for_node(substituted(cst.parse_expression(code), codes))
         self.points.add(
             part.statement,
             "clipping",
@@ -156,6 +157,15 @@ class ProgramPort:
             instead="give max_grad_norm to the optimizer yourself",
         )
         return ""
+
+    def _number(self, frame: Frame, unit: str) -> str:
+        """Return the number that a constant of the program is; an empty text if it may be another one."""
+        # exec() and globals() are how programs overwrite their constants from outside.
+        made = self.bindings.assignments(self.bindings.thing(frame, unit))
+        if any(unit_of(call.func) in {"exec", "globals"} for call in self.source.calls):
+            return ""
+        is_number = len(made) == 1 and isinstance(made[0].value, cst.Integer | cst.Float)
+        return self.source.code(made[0].value) if is_number else ""
 
     def _whole_model(self, part: StepPart, training: TrainedStep) -> bool:
         value = part.subject

@@ -232,7 +232,8 @@ class Restoring:
         owner: cst.BaseExpression | None = (
             outputs.value if outputs is not None else self._traced(call)
         )
-        if (attribute_name(owner) != "output_tensors" and outputs is not None) or unknown:
+        is_all = outputs is None or attribute_name(outputs.value) == "output_tensors"
+        if unknown or not is_all:
             self._refuse(call, "this run", "run all outputs of a model, without further arguments")
             return
         if owner is None:

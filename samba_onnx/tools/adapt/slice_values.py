@@ -156,6 +156,11 @@ class SliceValues:
     def _taken(self, node: cst.CSTNode, computed: set[str]) -> Iterator[cst.BaseExpression]:
         """Yield the expressions of a node that are values of the host."""
         # The largest expression that is the host's own: what it computes need not be traced.
+        if isinstance(node, cst.IndentedBlock):
+            for one in node.body:
+                yield from self._taken(one, computed)
+                computed = computed | set(writes(one))
+            return
         if isinstance(node, cst.BaseSimpleComp):
             # Elements of what a comprehension goes through are its own.
             yield from self._taken(node.for_in.iter, computed)
