@@ -8,7 +8,7 @@ from typing import Final
 CORPUS: Final = Path(__file__).parent / "corpus"
 
 REFUSED: Final = {
-    "accelerate_loop.py": "framework",
+    "accelerate_sums.py": "framework",
     "arguments_by_place.py": "arguments-by-place",
     "carried_state.py": "carried-state",
     "click_cli.py": "command-line-library",

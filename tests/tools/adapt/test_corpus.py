@@ -64,6 +64,8 @@ def test_the_page_is_that_of_the_corpus() -> None:
 
 def _checks(samba_port: SambaPort, folder: Path, name: str) -> None:
     # Some programs save a checkpoint where they are run.
+    if name.startswith("accelerate"):
+        pytest.importorskip("accelerate")
     if name in FOLDERS:
         program = (
             shutil.copytree(CORPUS / name.partition("/")[0], folder / "program") / Path(name).name
@@ -84,6 +86,13 @@ def test_a_program_computes_the_same(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     _checks(samba_port, tmp_path, "trainer_class.py")
+
+
+def test_a_program_of_several_files_computes_the_same(
+    samba_port: SambaPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _checks(samba_port, tmp_path, "package_engine/main.py")
 
 
 @pytest.mark.slow
