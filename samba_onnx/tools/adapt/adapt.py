@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -118,26 +119,19 @@ def adapt(
       samba-port adapt train_rdu.py --from sambaflow -o train.py
     """
     from samba_onnx.tools.adapt.adapt_text import adapt_text
-    from samba_onnx.tools.adapt.library import require_libcst
 
-    require_libcst()
-    if written_for not in {"torch", "sambaflow"}:
-        raise UsageError(f"--from is torch or sambaflow, and not {printable(written_for)}")
+    back = _is_back(written_for)
     start, folder = _start(program, entry)
     refuse_overwriting(start, outputs={"--output": output, "--patch": patch, "--json": json})
-    from samba_onnx.tools.adapt.adapting import adapt_source, restore_source
     from samba_onnx.tools.adapt.checking import CheckRequest
     from samba_onnx.tools.adapt.checking import check as compare
-    from samba_onnx.tools.adapt.program_files import read_source
 
-    back = written_for == "sambaflow"
-    adapted = (restore_source if back else adapt_source)(read_source(start, folder))
+    adapted = _adapted(start, folder, back)
     runs = not adapted.blocking and not adapted.is_already
     compared = None
     if check and runs:
-        given = tuple(arguments or [])
-        place = str(Path(folder).resolve()) if folder else ""
-        compared = compare(CheckRequest(adapted, given, check, seed, timeout, place, back))
+        request = CheckRequest(adapted, tuple(arguments or []), check, seed, timeout)
+        compared = compare(replace(request, folder=_absolute(folder), back=back))
     agrees = compared is None or compared[0].agrees
     written = ""
     if not adapted.is_already and (partial or (agrees and runs)):
@@ -147,6 +141,28 @@ def adapt(
         report.headline, lambda rows: adapt_text(report, rows), report
     )
     return EXIT_YES if report.is_complete and agrees else EXIT_NO
+
+
+def _is_back(written_for: str) -> bool:
+    """Whether a SambaFlow program is to be written in plain PyTorch."""
+    from samba_onnx.tools.adapt.library import require_libcst
+
+    require_libcst()
+    if written_for not in {"torch", "sambaflow"}:
+        raise UsageError(f"--from is torch or sambaflow, and not {printable(written_for)}")
+    return written_for == "sambaflow"
+
+
+def _adapted(start: str, folder: str | None, back: bool) -> Adapted:
+    from samba_onnx.tools.adapt.adapting import adapt_source, restore_source
+    from samba_onnx.tools.adapt.program_files import read_source
+
+    source = read_source(start, folder)
+    return restore_source(source) if back else adapt_source(source)
+
+
+def _absolute(folder: str | None) -> str:
+    return str(Path(folder).resolve()) if folder else ""
 
 
 def _start(program: str, entry: str | None) -> tuple[str, str | None]:

@@ -21,7 +21,7 @@ from samba_onnx.tools.adapt.replica_edits import ReplicaEdits
 from samba_onnx.tools.adapt.restoring import Restoring, uses_sambaflow
 from samba_onnx.tools.adapt.slicing import Slicer
 from samba_onnx.tools.adapt.source import ProgramFile
-from samba_onnx.tools.adapt.source_file import SourceFile
+from samba_onnx.tools.adapt.source_file import ProgramModule
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 from samba_onnx.tools.adapt.unadaptable import refuse_arguments, refuse_frameworks, refuse_step
 
@@ -163,7 +163,7 @@ def _result(
     return Adapted(files, tuple(changes), tuple(found), tuple(whole_batches))
 
 
-def _adapted_file(edits: Edits, file: SourceFile) -> AdaptedFile:
+def _adapted_file(edits: Edits, file: ProgramModule) -> AdaptedFile:
     # A file without changes stays byte for byte, even where lines of it were taken apart to be read.
     text = edits.apply(file).code if edits.changes_in(file) else file.text
     return AdaptedFile(file.path, file.text, text)

@@ -20,7 +20,7 @@ from samba_onnx.tools.adapt.name_units import (
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.program_imports import Names
 from samba_onnx.tools.adapt.source import Frame, ProgramFile
-from samba_onnx.tools.adapt.source_file import SourceFile
+from samba_onnx.tools.adapt.source_file import ProgramModule
 
 _OTHER_PARSERS = ("click", "fire", "typer", "absl", "hydra", "tyro", "jsonargparse", "docopt")
 _RESERVED = frozenset(
@@ -47,7 +47,7 @@ class CommandLine:
         self.points = points
         self._call = self._parse_call()
         self._own = ""
-        self._told: list[SourceFile] = []
+        self._told: list[ProgramModule] = []
         self._guarded: cst.BaseStatement | None = None
 
     def _parse_call(self) -> cst.Call | None:
@@ -70,7 +70,7 @@ class CommandLine:
             self._make_global()
         return self._in_file(self.source.file(frame), self._own)
 
-    def _in_file(self, file: SourceFile, name: str) -> str:
+    def _in_file(self, file: ProgramModule, name: str) -> str:
         """Return a variable of the file that parses, as another file can read it."""
         # The file that is executed cannot be imported by others: it tells them.
         parsing = self.source.file(self._call)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from samba_onnx.tools.adapt.source import ProgramFile
-from samba_onnx.tools.adapt.source_file import SourceFile
+from samba_onnx.tools.adapt.source_file import ProgramModule
 
 Rewrite = Callable[[cst.BaseExpression], cst.BaseExpression]
 """Makes a new expression of one whose parts were rewritten already."""
@@ -52,7 +52,7 @@ class Edits:
         path = self.source.file(node).path
         self.changes.append(ProgramChange(path, self.source.line(node), code, pattern, what))
 
-    def changes_in(self, file: SourceFile) -> bool:
+    def changes_in(self, file: ProgramModule) -> bool:
         """Whether anything was planned for a file."""
         return any(one.path == file.path for one in self.changes)
 
@@ -111,7 +111,7 @@ class Edits:
             for one in around
         )
 
-    def apply(self, file: SourceFile) -> cst.Module:
+    def apply(self, file: ProgramModule) -> cst.Module:
         """Return a file of the program with all changes made."""
         return file.module.visit(_Writer(self, file))
 
@@ -119,7 +119,7 @@ class Edits:
 class _Writer(cst.CSTTransformer):
     """Makes the changes, from the innermost node outwards."""
 
-    def __init__(self, edits: Edits, file: SourceFile) -> None:
+    def __init__(self, edits: Edits, file: ProgramModule) -> None:
         super().__init__()
         self._edits = edits
         self._file = file

@@ -15,7 +15,7 @@ from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.program_imports import Names
 from samba_onnx.tools.adapt.roles import StepPart
 from samba_onnx.tools.adapt.source import Frame, ProgramFile
-from samba_onnx.tools.adapt.source_file import SourceFile
+from samba_onnx.tools.adapt.source_file import ProgramModule
 from samba_onnx.tools.adapt.trained_step import Optimizer, Search, TrainedStep
 
 
@@ -51,7 +51,7 @@ class ProgramPort:
             return list(changed)
         return [changed] if isinstance(changed, cst.BaseStatement) else []
 
-    def generators(self, file: SourceFile) -> list[str]:
+    def generators(self, file: ProgramModule) -> list[str]:
         """Return the generators besides torch's that the program draws from, as a file of it names them.
 
         Args:
@@ -68,7 +68,7 @@ class ProgramPort:
                     found.append(text)
         return found
 
-    def borrowed(self, name: str, frame: Frame, file: SourceFile) -> None:
+    def borrowed(self, name: str, frame: Frame, file: ProgramModule) -> None:
         """Let new code in a file read a name of another one; note where that is not possible.
 
         Args:

@@ -11,7 +11,7 @@ import libcst as cst
 from samba_onnx.errors import UsageError
 from samba_onnx.safety.files import open_regular, printable
 from samba_onnx.tools.adapt.source import ProgramFile
-from samba_onnx.tools.adapt.source_file import SourceFile
+from samba_onnx.tools.adapt.source_file import ProgramModule
 
 MOST_BYTES: Final = 1 << 20
 MOST_FILES: Final = 300
@@ -29,9 +29,9 @@ def read_source(path: str, folder: str | None = None) -> ProgramFile:
     """
     start = Path(path)
     text = _content(path)
-    first = SourceFile(str(start), text)
+    first = ProgramModule(str(start), text)
     roots = [start.parent, *([Path(folder)] if folder else [])]
-    found: dict[str, SourceFile] = {}
+    found: dict[str, ProgramModule] = {}
     waiting = [first]
     while waiting:
         file = waiting.pop()
@@ -50,12 +50,12 @@ def read_source(path: str, folder: str | None = None) -> ProgramFile:
                     f"{printable(path)}: it has more than {MOST_FILES} files of its own"
                 )
             is_package = place.name == "__init__.py"
-            found[name] = SourceFile(str(place), _content(str(place)), name, is_package)
+            found[name] = ProgramModule(str(place), _content(str(place)), name, is_package)
             waiting.append(found[name])
     return ProgramFile(str(start), text, list(found.values()))
 
 
-def _wanted(file: SourceFile) -> Iterator[tuple[str, cst.CSTNode]]:
+def _wanted(file: ProgramModule) -> Iterator[tuple[str, cst.CSTNode]]:
     """Yield the dotted names that a file imports, packages before what is in them."""
     for node in file.nodes:
         names: Sequence[str] = ()

@@ -11,7 +11,7 @@ import libcst as cst
 from samba_onnx.tools.adapt.edits import Edits
 from samba_onnx.tools.adapt.name_units import own_writes
 from samba_onnx.tools.adapt.source import ProgramFile
-from samba_onnx.tools.adapt.source_file import SourceFile
+from samba_onnx.tools.adapt.source_file import ProgramModule
 
 _OURS = (
     ("samba", "import sambaflow.samba as samba"),
@@ -30,9 +30,9 @@ class Names:
         self.source = source
         self._bound = {file: _bound(file) for file in source.files}
         self.taken = {node.value for node in source.nodes if isinstance(node, cst.Name)}
-        self.after_imports: dict[SourceFile, list[str]] = defaultdict(list)
+        self.after_imports: dict[ProgramModule, list[str]] = defaultdict(list)
         """Statements that belong behind the imports."""
-        self._needed: dict[SourceFile, list[str]] = defaultdict(list)
+        self._needed: dict[ProgramModule, list[str]] = defaultdict(list)
 
     def fresh(self, name: str) -> str:
         """Return a name, with a number behind it if the program has it for something else."""
@@ -44,11 +44,11 @@ class Names:
         self.taken.add(candidate)
         return candidate
 
-    def utils(self, file: SourceFile) -> str:
+    def utils(self, file: ProgramModule) -> str:
         """Return the name that SambaFlow's utilities have in a file, which may have its own ``utils``."""
         return "samba_utils" if "utils" in self._bound[file] else "utils"
 
-    def module(self, name: str, file: SourceFile) -> str:
+    def module(self, name: str, file: ProgramModule) -> str:
         """Return how a file names a module, which is imported where it does not.
 
         Args:
@@ -61,10 +61,10 @@ class Names:
             self.need(file, f"import {name}")
         return known or name
 
-    def _known(self, name: str, file: SourceFile) -> str:
+    def _known(self, name: str, file: ProgramModule) -> str:
         return next((one for one, other in file.imports.items() if other == name), "")
 
-    def need(self, file: SourceFile, line: str) -> None:
+    def need(self, file: ProgramModule, line: str) -> None:
         """Import something more in a file.
 
         Args:
@@ -74,12 +74,12 @@ class Names:
         if line not in self._needed[file]:
             self._needed[file].append(line)
 
-    def base(self, file: SourceFile) -> str:
+    def base(self, file: ProgramModule) -> str:
         """Return ``nn.Module`` as a file writes it."""
         own = self._known("torch.nn", file)
         return f"{own}.Module" if own else f"{self.module('torch', file)}.nn.Module"
 
-    def borrow(self, name: str, owner: SourceFile, file: SourceFile) -> bool:
+    def borrow(self, name: str, owner: ProgramModule, file: ProgramModule) -> bool:
         """Let a file know what another one calls by a name; return whether it can.
 
         Args:
@@ -107,9 +107,9 @@ class Names:
         )
         return True
 
-    def can_import(self, owner: SourceFile, file: SourceFile) -> bool:
+    def can_import(self, owner: ProgramModule, file: ProgramModule) -> bool:
         """Whether a file can import another one, which must not import it in turn."""
-        seen: set[SourceFile] = set()
+        seen: set[ProgramModule] = set()
         waiting = [owner]
         while waiting:
             one = waiting.pop()
@@ -142,7 +142,7 @@ class Names:
             else:
                 edits.insert_after(place, text, "imports", _WHAT)
 
-    def _ours(self, file: SourceFile, edits: Edits) -> list[str]:
+    def _ours(self, file: ProgramModule, edits: Edits) -> list[str]:
         """Return the imports of SambaFlow that what was planned for a file needs."""
         if not edits.changes_in(file) and not self.after_imports[file]:
             return []
@@ -157,7 +157,7 @@ class Names:
                 )
         return lines
 
-    def _last_import(self, file: SourceFile) -> cst.BaseStatement | None:
+    def _last_import(self, file: ProgramModule) -> cst.BaseStatement | None:
         """Return the last import, or text about the file, before anything else of it is executed."""
         # Imports further down may depend on what was executed before.
         last = None
@@ -172,7 +172,7 @@ class Names:
         return last if isinstance(last, cst.BaseStatement) else None
 
 
-def _bound(file: SourceFile) -> set[str]:
+def _bound(file: ProgramModule) -> set[str]:
     """Return the names that a file gives a meaning anywhere, in functions too."""
     # Names behind a dot are nobody's: torch.utils takes no `utils`.
     found = {*file.imports, *file.own}

@@ -12,7 +12,7 @@ from samba_onnx.tools.adapt.name_units import argument, attribute_name
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.program_imports import Names
 from samba_onnx.tools.adapt.source import ProgramFile
-from samba_onnx.tools.adapt.source_file import SourceFile
+from samba_onnx.tools.adapt.source_file import ProgramModule
 
 _PACKAGE: Final = "sambaflow."
 _SILENT: Final = frozenset(
@@ -83,7 +83,7 @@ class Restoring:
         self.edits = Edits(source)
         self.points = OpenPoints(source)
         self.names = Names(source)
-        self._new: dict[SourceFile, list[str]] = {}
+        self._new: dict[ProgramModule, list[str]] = {}
 
     def plan(self) -> None:
         """Plan all edits."""
@@ -320,7 +320,7 @@ class Restoring:
                     node, f"`{name.removeprefix(_PACKAGE)}`", "write what it does in torch"
                 )
 
-    def _imports(self, file: SourceFile) -> None:
+    def _imports(self, file: ProgramModule) -> None:
         new = dict.fromkeys(self._new.get(file, ()))
         for statement in file.module.body:
             line = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None

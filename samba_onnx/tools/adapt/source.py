@@ -8,7 +8,7 @@ from functools import cached_property
 import libcst as cst
 from libcst.metadata import QualifiedName, QualifiedNameSource
 
-from samba_onnx.tools.adapt.source_file import SourceFile
+from samba_onnx.tools.adapt.source_file import ProgramModule
 
 Statement = cst.BaseStatement | cst.BaseSmallStatement
 Frame = cst.FunctionDef | cst.Module | None
@@ -21,7 +21,7 @@ _LONGEST_CHAIN = 8
 class ProgramFile:
     """A program: the file that is executed, and those that it imports of its own."""
 
-    def __init__(self, path: str, text: str, others: Sequence[SourceFile] = ()) -> None:
+    def __init__(self, path: str, text: str, others: Sequence[ProgramModule] = ()) -> None:
         """Parse a program.
 
         Args:
@@ -34,7 +34,7 @@ class ProgramFile:
         """
         self.path = path
         self.text = text
-        self.files = (SourceFile(path, text), *others)
+        self.files = (ProgramModule(path, text), *others)
         self.module = self.files[0].module
         self._by_module = {one.module: one for one in self.files}
         self._by_name = {one.name: one for one in others}
@@ -43,14 +43,14 @@ class ProgramFile:
         self._names = {node: names for one in self.files for node, names in one.names.items()}
         self._imported: dict[cst.CSTNode, str] = {}
 
-    def file(self, node: cst.CSTNode | None) -> SourceFile:
+    def file(self, node: cst.CSTNode | None) -> ProgramModule:
         """Return the file that a node is in; the one that is executed for None."""
         if node is None:
             return self.files[0]
         *_, last = (node, *self.enclosing(node))
         return self._by_module[last] if isinstance(last, cst.Module) else self.files[0]
 
-    def level(self, file: SourceFile) -> Frame:
+    def level(self, file: ProgramModule) -> Frame:
         """Return the frame of a file's own level."""
         return None if file is self.files[0] else file.module
 
@@ -92,7 +92,7 @@ class ProgramFile:
             self._imported[node] = name if file is None else ""
         return self._imported[node]
 
-    def _followed(self, node: cst.CSTNode) -> tuple[SourceFile | None, str]:
+    def _followed(self, node: cst.CSTNode) -> tuple[ProgramModule | None, str]:
         """Return the library or file that a node's name comes from, and its name there."""
         # Aliases, `from` imports and attributes of modules all lead to one name by which tables are kept.
         inner = node
@@ -113,7 +113,7 @@ class ProgramFile:
             return self._of_stars(self.file(node), self.code(node).split("."), 0) or (None, "")
         return None, ""
 
-    def follow(self, dotted: str, depth: int = 0) -> tuple[SourceFile | None, str]:
+    def follow(self, dotted: str, depth: int = 0) -> tuple[ProgramModule | None, str]:
         """Return the file of the program that a dotted name leads to, and its name there.
 
         Args:
@@ -132,8 +132,8 @@ class ProgramFile:
         return None, dotted
 
     def _member(
-        self, file: SourceFile, names: list[str], depth: int
-    ) -> tuple[SourceFile | None, str]:
+        self, file: ProgramModule, names: list[str], depth: int
+    ) -> tuple[ProgramModule | None, str]:
         if not names or names[0] in file.own or depth > _LONGEST_CHAIN:
             return file, ".".join(names)
         if names[0] in file.imports:
@@ -141,8 +141,8 @@ class ProgramFile:
         return self._of_stars(file, names, depth) or (file, ".".join(names))
 
     def _of_stars(
-        self, file: SourceFile, names: list[str], depth: int
-    ) -> tuple[SourceFile | None, str] | None:
+        self, file: ProgramModule, names: list[str], depth: int
+    ) -> tuple[ProgramModule | None, str] | None:
         """Return what a name is that a file imports with all others of a file of the program."""
         for star in file.stars:
             other = self._by_name.get(star)
@@ -155,7 +155,7 @@ class ProgramFile:
                 return found
         return None
 
-    def linked(self, level: Frame, name: str) -> tuple[SourceFile, str] | None:
+    def linked(self, level: Frame, name: str) -> tuple[ProgramModule, str] | None:
         """Return the file of the program and the name there that a name of another file stands for."""
         file = self.file(level)
         if not self._by_name or name in file.own:

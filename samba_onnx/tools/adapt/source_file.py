@@ -20,7 +20,7 @@ from samba_onnx.tools.adapt.name_units import target_units, walk
 _STEP_WORDS = (".zero_grad(", ".backward(", ".step(")
 
 
-class SourceFile:
+class ProgramModule:
     """A file of Python with its tree."""
 
     def __init__(self, path: str, text: str, name: str = "", is_package: bool = False) -> None:
