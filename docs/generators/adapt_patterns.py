@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 from samba_onnx.tools.adapt.adapting import Adapted, adapt_source
 from samba_onnx.tools.adapt.pattern_table import ADAPTED, OPEN
-from samba_onnx.tools.adapt.source import read_source
+from samba_onnx.tools.adapt.program_files import read_source
 
 PAGE = Path(__file__).parents[1] / "adapt.md"
 CORPUS = Path(__file__).parents[2] / "tests" / "tools" / "adapt" / "corpus"
@@ -24,6 +25,9 @@ by `pip install 'samba-onnx[adapt]'`.
 samba-port adapt train.py                        # the difference, and what is left to do, with lines
 samba-port adapt train.py -o train_rdu.py        # the program
 samba-port adapt train.py --check 20             # runs both for 20 steps, and compares losses and weights
+samba-port adapt train.py --patch rdu.patch      # all files that change, for `git apply`
+samba-port adapt project --entry train.py -o project_rdu
+samba-port adapt train_rdu.py --from sambaflow -o train.py
 samba-port exec train_rdu.py compile --pef-name train
 samba-port exec train_rdu.py run --pef out/train/train.pef
 ```
@@ -31,6 +35,14 @@ samba-port exec train_rdu.py run --pef out/train/train.pef
 Nothing is executed without `--check`. The exit status is 1 if a person has to look at something first: an output that would not run,
 or that would compute something else, is not written unless `--partial` asks for it. What the program knew as options it still knows,
 behind `compile` or `run`.
+
+## Programs of several files
+
+Files of its own that a program imports, beside it or in packages, by absolute or relative imports, are read with it: a loop in `engine.py`, a model
+in `models/net.py`, an optimizer in `utils/optim.py`. Only those that must change are changed; the new module goes into the file with the step, whose
+names it reads, and the branch that compiles into the file where training begins. `-o FOLDER` writes all these files; data and configuration are not
+copied. `--patch FILE` writes the differences, with names from the folder where the command runs. A folder with `--entry` is searched for modules, too.
+What a file does only when it is started itself, and functions that nobody names, are left alone.
 
 ## One program, before and after
 
@@ -53,6 +65,7 @@ It executes the program as it is, with all that it reads and writes.
 - Numbers whose gradients are nothing but rounding, as those of a bias before a normalisation, are left out: Adam makes whole steps of them in any direction.
   So are the running means of normalisations behind them.
 - Where the adapted program leaves out a smaller last batch, so does the original.
+- Loaders that `accelerate` prepares shuffle by a generator of their own; for the comparison they are torch's.
 - What both print is compared by words and numbers; times are not. Other numbers are listed, and do not fail the check.
 
 The report then also says what the RDU makes of the step, as `samba-port inspect` does of its PEF, and what `samba-port lint` finds in the program.
@@ -74,20 +87,34 @@ A note does not keep the program from being written; all others do.
 |---|---|---|
 {open}
 
+## And back
+
+`--from sambaflow` writes a program of the documented style as one of plain PyTorch, for those who want to compare on a GPU: a run becomes a call of
+`run_step`, which computes forward pass, gradients and step; the branch that compiles is gone; arguments stay. With `--check`, there and back computes
+the same. What SambaFlow alone has is refused with its line.
+
 ## Limits
 
-- One file, with one training step: model, optimizer and loop may be in functions, classes and methods of it.
-- Shapes are those of the first batch; smaller last batches of loaders are left out.
+- One training step: model, optimizer and loop may be in functions, classes, methods and files of the program. A program of several steps, as a GAN,
+  would need several graphs in one PEF, which there are not: each is a program of its own.
+- Shapes are those of the first batch; smaller last batches of loaders are left out, those of slices by hand are not.
 - Evaluation runs on the host, on copies of the weights. A program that only infers is refused: compile it with `samba-port convert`.
-- Lightning, ignite, accelerate and the Trainer of transformers have the loop themselves, and are refused.
-- The way back, from SambaFlow to plain PyTorch, is not there.
+- A state of several tensors that one step hands to the next, as an LSTM's, is refused.
+- `accelerate` is adapted for one process that steps after every batch. Lightning, ignite and the Trainer of transformers have the loop
+  themselves, and are refused.
+- Of command lines, argparse is adapted; click, fire and others are refused.
+- Set-up code is not executed to decide what the text does not say; without `--check`, nothing is.
+- A program that starts in a package, by `python -m`, is not compared by `--check`.
 """
 
 
+@cache
 def adapted_programs() -> dict[str, Adapted]:
-    """Return what becomes of every program of the corpus, by name."""
-    paths = sorted(CORPUS.glob("*.py"))
-    return {path.name: adapt_source(read_source(str(path))) for path in paths}
+    """Return what becomes of every program of the corpus, by the name of the file that is executed."""
+    paths = sorted([*CORPUS.glob("*.py"), *CORPUS.glob("*/main.py"), *CORPUS.glob("*/train.py")])
+    return {
+        path.relative_to(CORPUS).as_posix(): adapt_source(read_source(str(path))) for path in paths
+    }
 
 
 def adapt_page() -> str:
@@ -111,7 +138,7 @@ def _found(programs: dict[str, Adapted], what: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for name, adapted in programs.items():
         for pattern in sorted({one.pattern for one in getattr(adapted, what)}):
-            found[pattern].append(name.removesuffix(".py"))
+            found[pattern].append(name.removesuffix(".py").partition("/")[0])
     return found
 
 

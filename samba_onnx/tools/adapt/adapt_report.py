@@ -76,9 +76,21 @@ class StepReport:
 
 
 @record
+class FileReport:
+    """A file of the program."""
+
+    path: str
+    """The file."""
+    is_changed: bool
+    """Whether anything of it was changed."""
+
+
+@record
 class LintRemark:
     """What ``samba-port lint`` says of a line of the adapted program."""
 
+    path: str
+    """The file."""
     line: int
     """Number of the line, from 1."""
     rule: str
@@ -98,11 +110,13 @@ class AdaptReport:
     program: str
     """The program that was given."""
     is_sambaflow: bool
-    """Whether it was written for SambaFlow already, and so was left alone."""
+    """Whether it was written for SambaFlow: it is left alone then, but for ``--from sambaflow``."""
     is_complete: bool
     """Whether the adapted program runs without a hand's touch."""
     output: str
-    """The file that was written; empty if none was."""
+    """The file or folder, and the patch, that were written; empty if none was."""
+    files: tuple[FileReport, ...]
+    """The files of the program, the one that is executed first."""
     changes: tuple[ProgramChange, ...]
     """What was changed, by line."""
     open_points: tuple[OpenPoint, ...]

@@ -7,14 +7,16 @@ from rich.text import Text
 
 from samba_onnx.report.layout import titled
 from samba_onnx.report.units import count_text, printable
-from samba_onnx.tools.adapt.adapt_report import AdaptReport, Check
+from samba_onnx.tools.adapt.adapt_report import AdaptReport, Check, LintRemark
 from samba_onnx.tools.adapt.adapting import Adapted
 from samba_onnx.tools.adapt.open_points import OpenPoint
 
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def headline(program: str, adapted: Adapted, output: str, check: Check | None) -> str:
+def headline(
+    program: str, adapted: Adapted, output: str, check: Check | None, back: bool = False
+) -> str:
     """Return the answer in one sentence.
 
     Args:
@@ -22,16 +24,21 @@ def headline(program: str, adapted: Adapted, output: str, check: Check | None) -
         adapted: What became of it.
         output: The file that was written; empty if none was.
         check: The comparison with the original, if one was made.
+        back: Whether a SambaFlow program was written in plain PyTorch.
     """
     name = printable(program)
     if adapted.is_already:
-        return f"{name} is a SambaFlow program already, and is left as it is"
+        kind = "no SambaFlow program" if back else "a SambaFlow program already"
+        return f"{name} is {kind}, and is left as it is"
+    verb = "written in plain PyTorch" if back else "adapted"
     if adapted.blocking:
         count = count_text(len(adapted.blocking), "place")
         done = f"; {printable(output)} has what could be adapted" if output else ""
-        return f"{name} cannot be adapted without a hand's touch: {count} to look at{done}"
-    lines = {change.line for change in adapted.changes}
-    text = f"{name} adapted: {count_text(len(lines), 'line')} changed"
+        return f"{name} cannot be {'written in plain PyTorch' if back else 'adapted'} without a hand's touch: {count} to look at{done}"
+    lines = {(change.path, change.line) for change in adapted.changes}
+    text = f"{name} {verb}: {count_text(len(lines), 'line')} changed"
+    if len(adapted.files) > 1:
+        text += f" in {len(adapted.changed)} of {count_text(len(adapted.files), 'file')}"
     notes = [point for point in adapted.points if not point.blocks]
     text += f", {count_text(len(notes), 'note')}" if notes else ""
     if check is not None:
@@ -72,9 +79,15 @@ def adapt_text(report: AdaptReport, rows: int | None = 12) -> RenderableType:
         parts += [Text(""), titled("On the RDU:", *lines)]
     if report.lint:
         found = report.lint if rows is None else report.lint[:rows]
-        lines = [Text(f"{one.line}: {one.severity}: {one.message} [{one.rule}]") for one in found]
+        lines = [Text(_remark(report, one)) for one in found]
         parts += [Text(""), titled("The linter on the adapted program:", *lines)]
     return Group(*parts)
+
+
+def _remark(report: AdaptReport, one: LintRemark) -> str:
+    # A program of one file has no need of its name in every line.
+    place = f"{printable(one.path)}:" if len(report.files) > 1 else ""
+    return f"{place}{one.line}: {one.severity}: {one.message} [{one.rule}]"
 
 
 def _diff(diff: str) -> RenderableType:

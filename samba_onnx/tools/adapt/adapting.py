@@ -2,44 +2,96 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-import libcst as cst
-
+from samba_onnx.tools.adapt.accelerate_edits import AccelerateEdits
 from samba_onnx.tools.adapt.batch_edits import BatchEdits
 from samba_onnx.tools.adapt.device_edits import DeviceEdits
-from samba_onnx.tools.adapt.edits import ProgramChange
+from samba_onnx.tools.adapt.edits import Edits, ProgramChange
 from samba_onnx.tools.adapt.graph_edits import GraphEdits
 from samba_onnx.tools.adapt.host_edits import HostEdits
-from samba_onnx.tools.adapt.open_points import OpenPoint
+from samba_onnx.tools.adapt.open_points import OpenPoint, OpenPoints
 from samba_onnx.tools.adapt.optimizer_edits import OptimizerEdits
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.replica_edits import ReplicaEdits
+from samba_onnx.tools.adapt.restoring import Restoring, uses_sambaflow
 from samba_onnx.tools.adapt.slicing import Slicer
 from samba_onnx.tools.adapt.source import ProgramFile
+from samba_onnx.tools.adapt.source_file import ProgramModule
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 from samba_onnx.tools.adapt.unadaptable import refuse_arguments, refuse_frameworks, refuse_step
+
+
+@dataclass(frozen=True)
+class AdaptedFile:
+    """What became of one file of a program."""
+
+    path: str
+    """The file."""
+    original: str
+    """Its text."""
+    text: str
+    """The text of the adapted file."""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything of it was changed."""
+        return self.original != self.text
+
+    @property
+    def diff(self) -> str:
+        """The difference of both texts, as ``git apply`` takes it."""
+        if not self.is_changed:
+            return ""
+        name = patch_name(self.path)
+        lines = difflib.unified_diff(
+            _lines(self.original), _lines(self.text), f"a/{name}", f"b/{name}"
+        )
+        # A last line without its end is marked, or the patch would not be one.
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            for line in lines
+        )
 
 
 @dataclass(frozen=True)
 class Adapted:
     """What became of a program."""
 
-    path: str
-    """The program."""
-    original: str
-    """Its text."""
-    text: str
-    """The text of the adapted program."""
+    files: tuple[AdaptedFile, ...]
+    """Its files, the one that is executed first."""
     changes: tuple[ProgramChange, ...]
     """What was changed."""
     points: tuple[OpenPoint, ...]
     """What a person has to look at."""
-    whole_batches: tuple[tuple[int, int], ...] = ()
-    """Line and column of the calls that make loaders, which now leave out a smaller last batch."""
+    whole_batches: tuple[tuple[str, int, int], ...] = ()
+    """File, line and column of the calls that make loaders, which now leave out a smaller last batch."""
     is_already: bool = False
     """Whether it was a SambaFlow program before."""
+
+    @property
+    def path(self) -> str:
+        """The file that is executed."""
+        return self.files[0].path
+
+    @property
+    def original(self) -> str:
+        """Its text."""
+        return self.files[0].original
+
+    @property
+    def text(self) -> str:
+        """Its adapted text."""
+        return self.files[0].text
+
+    @property
+    def changed(self) -> tuple[AdaptedFile, ...]:
+        """The files of which anything was changed."""
+        return tuple(one for one in self.files if one.is_changed)
 
     @property
     def blocking(self) -> tuple[OpenPoint, ...]:
@@ -48,45 +100,73 @@ class Adapted:
 
     @property
     def diff(self) -> str:
-        """The difference of both texts, as ``git apply`` takes it."""
-        return "".join(
-            difflib.unified_diff(
-                self.original.splitlines(keepends=True),
-                self.text.splitlines(keepends=True),
-                f"a/{self.path.lstrip(chr(47))}",
-                f"b/{self.path.lstrip(chr(47))}",
-            )
-        )
+        """The differences of all files, as ``git apply`` takes them."""
+        return "".join(one.diff for one in self.files)
+
+
+def patch_name(path: str) -> str:
+    """Return the name of a file in a patch: from the folder where the command runs, if it is in it."""
+    with contextlib.suppress(ValueError):
+        return Path(path).absolute().relative_to(Path.cwd()).as_posix()
+    return Path(path).as_posix().lstrip("/")
+
+
+def _lines(text: str) -> list[str]:
+    """Return lines with their ends: those of git, and not all that Unicode has."""
+    parts = [f"{line}\n" for line in text.split("\n")]
+    parts[-1] = parts[-1][:-1]
+    return parts if parts[-1] else parts[:-1]
 
 
 def adapt_source(source: ProgramFile) -> Adapted:
-    """Adapt one program that is one file.
+    """Adapt one program.
 
     Args:
         source: The program.
     """
     # A program that cannot be adapted still shows what could be: --partial writes that.
-    original = source.text
-    if is_sambaflow(source):
-        return Adapted(source.path, original, original, (), (), is_already=True)
+    if uses_sambaflow(source):
+        files = tuple(AdaptedFile(one.path, one.text, one.text) for one in source.files)
+        return Adapted(files, (), (), is_already=True)
     port = ProgramPort(source)
     training = _training(port)
     if training is not None:
         _plan(port, training)
-    points = tuple(sorted(port.points.found, key=lambda one: (one.line, one.pattern)))
-    changes = tuple(sorted(port.edits.changes, key=lambda one: one.line))
-    text = port.edits.apply().code
-    return Adapted(source.path, original, text, changes, points, tuple(port.whole_batches))
+    return _result(source, port.edits, port.points, port.whole_batches)
 
 
-def is_sambaflow(source: ProgramFile) -> bool:
-    """Whether a program imports SambaFlow, or this product under its names."""
-    for node in source.nodes:
-        if isinstance(node, cst.Import | cst.ImportFrom):
-            words = source.code(node).replace(",", " ").split()
-            if any(word.partition(".")[0] in {"sambaflow", "samba_onnx"} for word in words[1:]):
-                return True
-    return False
+def restore_source(source: ProgramFile) -> Adapted:
+    """Write a SambaFlow program as one of plain PyTorch.
+
+    Args:
+        source: The program.
+    """
+    if not uses_sambaflow(source):
+        files = tuple(AdaptedFile(one.path, one.text, one.text) for one in source.files)
+        return Adapted(files, (), (), is_already=True)
+    restoring = Restoring(source)
+    restoring.plan()
+    restoring.names.add_imports(restoring.edits)
+    return _result(source, restoring.edits, restoring.points)
+
+
+def _result(
+    source: ProgramFile,
+    edits: Edits,
+    points: OpenPoints,
+    whole_batches: Sequence[tuple[str, int, int]] = (),
+) -> Adapted:
+    order = {one.path: place for place, one in enumerate(source.files)}
+    found = sorted(points.found, key=lambda one: (order[one.path], one.line, one.pattern))
+    changes = sorted(edits.changes, key=lambda one: (order[one.path], one.line))
+    files = tuple(_adapted_file(edits, one) for one in source.files)
+    return Adapted(files, tuple(changes), tuple(found), tuple(whole_batches))
+
+
+def _adapted_file(edits: Edits, file: ProgramModule) -> AdaptedFile:
+    # A file without changes stays byte for byte, even where lines of it were taken apart to be read.
+    text = edits.apply(file).code if edits.changes_in(file) else file.text
+    return AdaptedFile(file.path, file.text, text)
 
 
 def _training(port: ProgramPort) -> TrainedStep | None:
@@ -117,6 +197,7 @@ def _training(port: ProgramPort) -> TrainedStep | None:
 
 def _plan(port: ProgramPort, training: TrainedStep) -> None:
     """Plan all changes: what expressions become first, for the new module is made of them."""
+    AccelerateEdits(port).plan()
     DeviceEdits(port).plan()
     ReplicaEdits(port).plan()
     BatchEdits(port, training).plan()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import libcst as cst
 
 from samba_onnx.tools.adapt.edits import add_arguments
-from samba_onnx.tools.adapt.name_units import argument, read_nodes, unit_of
+from samba_onnx.tools.adapt.name_units import argument, read_nodes, unit_of, walk
 from samba_onnx.tools.adapt.port import ProgramPort
-from samba_onnx.tools.adapt.source import Frame, walk
+from samba_onnx.tools.adapt.source import Frame
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _LOADER = "torch.utils.data.DataLoader"
@@ -37,7 +37,8 @@ class BatchEdits:
                     "drop-last",
                     "a smaller last batch is left out: the RDU takes batches of the compiled size",
                 )
-                self.port.whole_batches.append((self.source.line(call), self.source.column(call)))
+                place = (self.source.line(call), self.source.column(call))
+                self.port.whole_batches.append((self.source.file(call).path, *place))
                 self.port.points.add(
                     call,
                     "drop-last",

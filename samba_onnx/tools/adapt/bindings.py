@@ -9,8 +9,15 @@ from functools import cached_property
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.name_units import SELF, argument, target_units, unit_of
-from samba_onnx.tools.adapt.source import Frame, ProgramFile, walk
+from samba_onnx.tools.adapt.name_units import (
+    SELF,
+    argument,
+    attribute_name,
+    target_units,
+    unit_of,
+    walk,
+)
+from samba_onnx.tools.adapt.source import Frame, ProgramFile
 
 _WRAPPERS = frozenset(
     {
@@ -26,6 +33,8 @@ _WRAPPERS = frozenset(
 """Functions that return the module that they are given, in another coat."""
 _SAME = frozenset({"to", "cuda", "cpu", "train", "eval", "float", "double", "half", "bfloat16"})
 """Methods of modules that return the module itself."""
+_PREPARED = frozenset({"prepare", "prepare_model", "prepare_data_loader", "unwrap_model"})
+"""Methods of accelerate's that return what they are given."""
 _DEEPEST = 16
 """Names that are followed from one to the next; programs that need more are their own puzzle."""
 
@@ -47,9 +56,15 @@ class Assignment:
 class Thing:
     """An object of the program, by the place that makes it."""
 
-    owner: cst.FunctionDef | cst.ClassDef | None
-    """The function whose local name it is, the class whose attribute; None for the module."""
+    owner: cst.FunctionDef | cst.ClassDef | cst.Module | None
+    """The function whose local name it is, the class whose attribute; the module for those of a file of
+    its own, and None for the one that is executed."""
     unit: str
+
+    @property
+    def is_global(self) -> bool:
+        """Whether it is a variable of a module."""
+        return not isinstance(self.owner, cst.FunctionDef | cst.ClassDef)
 
 
 class Bindings:
@@ -71,12 +86,19 @@ class Bindings:
         # Attributes belong to the class: objects of one class are taken to be one object.
         if unit.startswith(f"{SELF}."):
             return Thing(self._class(frame), unit)
-        return Thing(None if unit in self._globals[frame] else frame, unit)
+        if unit in self._globals.get(frame, ()):
+            return Thing(self._level(frame), unit)
+        return Thing(frame, unit)
+
+    def _level(self, frame: Frame) -> cst.Module | None:
+        """Return what stands for the level of the file that a frame is in."""
+        level = self.source.level(self.source.file(frame))
+        return level if isinstance(level, cst.Module) else None
 
     def _class(self, frame: Frame) -> cst.ClassDef | None:
         """Return the class whose ``self`` a function sees, from within functions of methods, too."""
         # A closure inside of a method sees the method's self.
-        while frame is not None:
+        while isinstance(frame, cst.FunctionDef):
             owner = self.source.class_of(frame)
             if owner is not None:
                 return owner
@@ -88,11 +110,16 @@ class Bindings:
         # From the inside out, as Python looks for names.
         if unit.startswith(f"{SELF}."):
             return Thing(self._class(frame), unit)
-        while frame is not None:
+        while isinstance(frame, cst.FunctionDef):
             if unit in parameters(frame) or self._assignments.get(self._target(frame, unit)):
                 return self._target(frame, unit)
             frame = self.source.frame(frame)
-        return Thing(None, unit)
+        # What a file imports of another file of the program is the variable there.
+        link = self.source.linked(frame, unit)
+        if link is None:
+            return Thing(frame, unit)
+        level = self.source.level(link[0])
+        return Thing(level if isinstance(level, cst.Module) else None, link[1])
 
     def assignments(self, thing: Thing) -> list[Assignment]:
         """Return all places that give a variable a value."""
@@ -114,14 +141,13 @@ class Bindings:
         return found
 
     def callee(self, call: cst.Call) -> cst.FunctionDef | None:
-        """Return the function of this file that a call calls; None for others."""
+        """Return the function of the program that a call calls; None for others."""
         # Classes are called for their constructors: what is passed becomes attributes there.
-        if isinstance(call.func, cst.Name):
-            name = call.func.value
-            if name in self.source.classes:
-                return self.method(self.source.classes[name], "__init__")
-            plain = [one for one in self._by_name[name] if self.source.class_of(one) is None]
-            return plain[0] if plain else None
+        found = self.source.definition(call.func)
+        if isinstance(found, cst.ClassDef):
+            return self.method(found, "__init__")
+        if found is not None or isinstance(call.func, cst.Name):
+            return found
         if not isinstance(call.func, cst.Attribute) or self.source.imported(call.func):
             return None
         methods = [one for one in self._by_name[call.func.attr.value] if self.source.class_of(one)]
@@ -140,10 +166,10 @@ class Bindings:
         unit = unit_of(call.func.value)
         # Not followed further: that would ask for the calls of functions, which are being found.
         made = self.maker(self.thing(self.source.frame(call), unit)) if unit else None
-        if made is None or not isinstance(made.func, cst.Name):
+        owner = self.source.definition(made.func) if made is not None else None
+        if not isinstance(owner, cst.ClassDef):
             return None
-        owner = self.source.classes.get(made.func.value)
-        return self.method(owner, call.func.attr.value) if owner else None
+        return self.method(owner, call.func.attr.value)
 
     def method(self, owner: cst.ClassDef, name: str) -> cst.FunctionDef | None:
         """Return a method that a class states itself."""
@@ -161,7 +187,7 @@ class Bindings:
         return found
 
     def call_sites(self, function: cst.FunctionDef) -> list[cst.Call]:
-        """Return the calls of a function in this file, in the order of the text."""
+        """Return the calls of a function in the program, in the order of the text."""
         return self._sites.get(function, [])
 
     def passed(self, call: cst.Call, function: cst.FunctionDef) -> dict[str, cst.BaseExpression]:
@@ -211,16 +237,30 @@ class Bindings:
 
     def _is_same(self, one: Assignment) -> bool:
         """Whether an assignment gives a variable what it has, as ``model = model.to(device)``."""
+        return unit_of(self._chosen(one)) == one.unit
+
+    def _chosen(self, one: Assignment) -> cst.BaseExpression:
+        """Return the value that an assignment gives, of several the one at its place, where the text says it."""
         value = self.bare(one.value)
-        return one.index is None and unit_of(value) == one.unit
+        if one.index is None:
+            return value
+        if isinstance(value, cst.Tuple) and one.index < len(value.elements):
+            return self.bare(value.elements[one.index].value)
+        # accelerator.prepare(model, optimizer) returns what it is given.
+        if isinstance(value, cst.Call) and attribute_name(value.func) == "prepare":
+            plain = [arg for arg in value.args if not arg.star]
+            return self.bare(plain[one.index].value) if one.index < len(plain) else value
+        return value
 
     def _follow(self, one: Assignment, seen: frozenset[Thing]) -> Thing | None:
         """Return the variable that an assignment hands on; None if it makes something new."""
         frame = self.source.frame(one.node)
-        value = self.bare(one.value)
-        if one.index is not None and isinstance(value, cst.Tuple):
-            value = self.bare(value.elements[one.index].value)
-        elif one.index is not None and not isinstance(value, cst.Call):
+        value = self._chosen(one)
+        if (
+            one.index is not None
+            and value is self.bare(one.value)
+            and not isinstance(value, cst.Call)
+        ):
             return None
         if unit_of(value):
             return self.resolve(frame, unit_of(value), seen)
@@ -248,8 +288,10 @@ class Bindings:
         while isinstance(value, cst.Call):
             if self.source.imported(value.func) in _WRAPPERS and value.args:
                 value = value.args[0].value
-            elif isinstance(value.func, cst.Attribute) and value.func.attr.value in _SAME:
+            elif attribute_name(value.func) in _SAME and isinstance(value.func, cst.Attribute):
                 value = value.func.value
+            elif attribute_name(value.func) in _PREPARED and len(value.args) == 1:
+                value = value.args[0].value
             else:
                 break
         return value
@@ -278,7 +320,7 @@ class Bindings:
 
     def _visible(self, frame: Frame) -> Iterator[str]:
         """Yield the units that a frame can read: its own first, then those of its class, then the module's."""
-        if frame is not None:
+        if isinstance(frame, cst.FunctionDef):
             yield from parameters(frame)
             yield from (one.unit for one in self._assignments if one.owner is frame)
             yield from (
@@ -288,7 +330,8 @@ class Bindings:
             )
             yield from self._visible(self.source.frame(frame))
         else:
-            yield from (one.unit for one in list(self._assignments) if one.owner is None)
+            yield from (one.unit for one in list(self._assignments) if one.owner is frame)
+            yield from self.source.file(frame).imports
 
 
 def parameters(function: cst.FunctionDef) -> dict[str, None]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import io
 import random
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +100,9 @@ def observe_original(
     arguments: Sequence[str],
     steps: int,
     seed: int,
-    whole_batches: Sequence[Sequence[int]],
+    whole_batches: Sequence[tuple[str, int, int]],
     weights: str,
+    folder: str,
 ) -> dict[str, Any]:
     """Run a plain program for some steps.
 
@@ -108,22 +111,22 @@ def observe_original(
         arguments: Its command line.
         steps: After how many steps of the optimizer it is ended.
         seed: What all generators begin with.
-        whole_batches: Line and column of the calls that make loaders, whose smaller last batch is
+        whole_batches: File, line and column of the calls that make loaders, whose smaller last batch is
             left out as the adapted program does.
         weights: File for weights and buffers.
+        folder: A folder that is searched for modules, too; empty for none.
 
     Returns:
         Losses, dropouts and what the program printed.
     """
     # Backward says what the loss is, whatever the program calls it.
-    # Backward says what the loss is, whatever the program calls it.
     watch = _TorchWatch(Observation(steps))
     seen = watch.seen
-    _leave_out_last(program, whole_batches)
-    with _no_dropout(seen), _replaced(torch.Tensor, "backward", watch.backward()):
+    _leave_out_last(whole_batches)
+    with _no_dropout(seen), _plain_loaders(), _replaced(torch.Tensor, "backward", watch.backward()):
         hook = register_optimizer_step_post_hook(watch.stepped)
         try:
-            printed = _run(program, arguments, seed, str(Path(program).resolve().parent))
+            printed = _run(program, arguments, seed, folder)
         finally:
             hook.remove()
     if not seen.tensors:
@@ -166,9 +169,9 @@ def observe_adapted(
     arguments: Sequence[str],
     steps: int,
     seed: int,
-    beside: str,
-    folder: str,
+    output: str,
     weights: str,
+    folder: str,
 ) -> dict[str, Any]:
     """Compile an adapted program, and run it for some steps.
 
@@ -177,9 +180,9 @@ def observe_adapted(
         arguments: Its own command line, without the command.
         steps: After how many steps it is ended.
         seed: What all generators begin with.
-        beside: The folder of the original, whose other files the program imports.
-        folder: Where the PEF belongs.
+        output: Where the PEF belongs.
         weights: File for weights and buffers.
+        folder: A folder that is searched for modules, too; empty for none.
 
     Returns:
         Losses, dropouts and what the program printed.
@@ -192,14 +195,14 @@ def observe_adapted(
 
     watch = _SessionWatch(samba, utils, Observation(steps))
     with _no_dropout(watch.seen):
-        compiled = [*("compile", "--pef-name", "checked", "--output-folder", folder), *arguments]
-        _run(program, compiled, seed, beside)
+        compiled = [*("compile", "--pef-name", "checked", "--output-folder", output), *arguments]
+        _run(program, compiled, seed, folder)
         with (
             _replaced(samba.session, "run", watch.run),
             _replaced(utils, "trace_graph", watch.trace_graph),
         ):
-            pef = str(Path(folder) / "checked" / "checked.pef")
-            printed = _run(program, ["run", "--pef", pef, *arguments], seed, beside)
+            pef = str(Path(output) / "checked" / "checked.pef")
+            printed = _run(program, ["run", "--pef", pef, *arguments], seed, folder)
     # A program that made fewer steps than were asked for ended by itself.
     if not watch.seen.tensors:
         watch.collect()
@@ -252,14 +255,15 @@ def _answer(seen: Observation, printed: str) -> dict[str, Any]:
     }
 
 
-def _run(program: str, arguments: Sequence[str], seed: int, beside: str) -> str:
+def _run(program: str, arguments: Sequence[str], seed: int, folder: str) -> str:
     """Run a program as ``python program.py`` does, and return what it printed."""
-    # A module that the program imports must be found beside it, as Python itself does.
+    # Modules of the program are found beside it, as by Python itself; each run imports them anew.
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
     sys.argv = [program, *arguments]
-    sys.path.insert(0, beside)
+    before = set(sys.modules)
+    sys.path[:0] = [str(Path(program).parent), *([folder] if folder else [])]
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         try:
@@ -269,6 +273,10 @@ def _run(program: str, arguments: Sequence[str], seed: int, beside: str) -> str:
         except SystemExit as end:
             if end.code not in (None, 0):
                 raise RuntimeError(f"the program ended with status {end.code}") from None
+    for name in set(sys.modules) - before:
+        place = getattr(sys.modules[name], "__file__", None) or ""
+        if place.startswith(str(Path(program).parent)) or (folder and place.startswith(folder)):
+            del sys.modules[name]
     return output.getvalue()
 
 
@@ -326,7 +334,21 @@ def _identity(seen: Observation, name: str) -> Callable[..., torch.Tensor]:
     return dropped
 
 
-def _leave_out_last(program: str, places: Sequence[Sequence[int]]) -> None:
+@contextlib.contextmanager
+def _plain_loaders() -> Iterator[None]:
+    """Let accelerate leave loaders alone: it shuffles by a generator of its own, in another order."""
+    if find_spec("accelerate") is None:
+        yield
+        return
+    accelerator = importlib.import_module("accelerate.accelerator")
+    if not hasattr(accelerator, "prepare_data_loader"):
+        yield
+        return
+    with _replaced(accelerator, "prepare_data_loader", lambda loader, *_, **__: loader):
+        yield
+
+
+def _leave_out_last(places: Sequence[tuple[str, int, int]]) -> None:
     """Let loaders that are made at some places of a program leave out a smaller last batch."""
     # By place: other loaders of the program, for validation, stay as they are.
     made = DataLoader.__init__
@@ -336,7 +358,7 @@ def _leave_out_last(program: str, places: Sequence[Sequence[int]]) -> None:
         caller = sys._getframe(1)
         # Two bytes for an instruction: the place of the call that is being executed.
         positions = list(caller.f_code.co_positions())[caller.f_lasti // 2]
-        if caller.f_code.co_filename == program and (positions[0], positions[2]) in wanted:
+        if (caller.f_code.co_filename, positions[0], positions[2]) in wanted:
             options["drop_last"] = True
         made(self, *args, **options)
 

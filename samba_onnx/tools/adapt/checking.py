@@ -21,6 +21,7 @@ from samba_onnx.safety.sandbox import run_child
 from samba_onnx.tools.adapt.adapt_report import Check, CheckedTensor, CheckTolerance, StepReport
 from samba_onnx.tools.adapt.adapting import Adapted
 from samba_onnx.tools.adapt.compiled_step import compiled_step
+from samba_onnx.tools.adapt.writing import root_of
 
 _CHILD = "samba_onnx.tools.adapt.check_child"
 _ALLOWED: Final = CheckTolerance(
@@ -40,10 +41,8 @@ _MOST_LINES = 20
 class CheckRequest:
     """What is compared."""
 
-    program: str
-    """The original."""
     adapted: Adapted
-    """What became of it."""
+    """The program, and what became of it."""
     arguments: tuple[str, ...]
     """Its command line."""
     steps: int
@@ -52,6 +51,10 @@ class CheckRequest:
     """What all generators begin with."""
     seconds: float
     """How long each program may take."""
+    folder: str = ""
+    """The folder that was given, which is searched for modules, too; empty if none was."""
+    back: bool = False
+    """Whether a SambaFlow program was written in plain PyTorch."""
 
 
 def check(request: CheckRequest) -> tuple[Check, StepReport]:
@@ -70,47 +73,77 @@ def check(request: CheckRequest) -> tuple[Check, StepReport]:
     # Files in between: numbers of a whole model are no JSON.
     with temporary_folder("adapt") as name:
         folder = Path(name)
-        original = _run_original(request, folder)
-        adapted = _run_adapted(request, folder)
+        root = root_of(request.adapted, request.folder or None).resolve()
+        start = Path(request.adapted.path).resolve()
+        files = {Path(one.path).resolve(): one.text for one in request.adapted.files}
+        _mirror(root, folder / "program", files)
+        here = (start, request.folder)
+        there = (
+            folder / "program" / start.relative_to(root),
+            str(folder / "program") if request.folder else "",
+        )
+        try:
+            original = _run_plain(request, folder, *(there if request.back else here))
+        except ExecutionError as error:
+            if request.back:
+                raise
+            raise UsageError(
+                f"{error}; --check compares with a program that runs: give its arguments behind --",
+                path=request.adapted.path,
+            ) from None
+        adapted = _run_session(request, folder, *(here if request.back else there))
         compared = _compared(request, original, adapted, folder)
         return compared, compiled_step(folder / "checked" / "checked.pef")
 
 
-def _run_original(request: CheckRequest, folder: Path) -> Mapping[str, Any]:
-    program = str(Path(request.program).resolve())
-    lines = [list(pair) for pair in request.adapted.whole_batches]
-    try:
-        return run_child(
-            f"{_CHILD}:observe_original",
-            {
-                **_shared(request, folder / "original.safetensors"),
-                "program": program,
-                "whole_batches": lines,
-            },
-            seconds=request.seconds,
-            doing=f"{printable(request.program)}: running it as it is",
-        )
-    except ExecutionError as error:
-        raise UsageError(
-            f"{error}; --check compares with a program that runs: give its arguments behind --",
-            path=request.program,
-        ) from None
+def _run_plain(request: CheckRequest, folder: Path, place: Path, search: str) -> Mapping[str, Any]:
+    """Run the plain program, wherever it lies."""
+    adapted = request.adapted
+    lines = [[str(Path(path).resolve()), *where] for path, *where in adapted.whole_batches]
+    return run_child(
+        f"{_CHILD}:observe_original",
+        {
+            **_shared(request, folder / "original.safetensors"),
+            "program": str(place),
+            "whole_batches": lines,
+            "folder": search,
+        },
+        seconds=request.seconds,
+        doing=f"{printable(adapted.path)}: running it {'in plain PyTorch' if request.back else 'as it is'}",
+    )
 
 
-def _run_adapted(request: CheckRequest, folder: Path) -> Mapping[str, Any]:
-    place = folder / Path(request.program).name
-    place.write_text(request.adapted.text, encoding="utf-8")
+def _run_session(
+    request: CheckRequest, folder: Path, place: Path, search: str
+) -> Mapping[str, Any]:
+    """Compile and run the program for SambaFlow, wherever it lies."""
+    what = "as it is" if request.back else "what it was adapted to"
     return run_child(
         f"{_CHILD}:observe_adapted",
         {
             **_shared(request, folder / "adapted.safetensors"),
             "program": str(place),
-            "folder": str(folder),
-            "beside": str(Path(request.program).resolve().parent),
+            "output": str(folder),
+            "folder": search,
         },
         seconds=request.seconds,
-        doing=f"{printable(request.program)}: running what it was adapted to",
+        doing=f"{printable(request.adapted.path)}: running {what}",
     )
+
+
+def _mirror(source: Path, target: Path, texts: Mapping[Path, str]) -> None:
+    """Make a folder in which some files are others, and all else leads to the original."""
+    # Modules and data are found beside the program as before, and nothing is copied that may be large.
+    target.mkdir()
+    folders = {above for path in texts for above in path.parents}
+    for path in source.iterdir():
+        place = target / path.name
+        if path in texts:
+            place.write_text(texts[path], encoding="utf-8", newline="")
+        elif path in folders:
+            _mirror(path, place, texts)
+        elif path.name != "__pycache__":
+            place.symlink_to(path)
 
 
 def _shared(request: CheckRequest, weights: Path) -> dict[str, Any]:

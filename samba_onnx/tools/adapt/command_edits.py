@@ -20,6 +20,7 @@ from samba_onnx.tools.adapt.name_units import (
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.program_imports import Names
 from samba_onnx.tools.adapt.source import Frame, ProgramFile
+from samba_onnx.tools.adapt.source_file import ProgramModule
 
 _OTHER_PARSERS = ("click", "fire", "typer", "absl", "hydra", "tyro", "jsonargparse", "docopt")
 _RESERVED = frozenset(
@@ -46,6 +47,8 @@ class CommandLine:
         self.points = points
         self._call = self._parse_call()
         self._own = ""
+        self._told: list[ProgramModule] = []
+        self._guarded: cst.BaseStatement | None = None
 
     def _parse_call(self) -> cst.Call | None:
         """Return the call that parses the command line with argparse."""
@@ -57,16 +60,41 @@ class CommandLine:
 
     def variable(self, frame: Frame) -> str:
         """Return the variable that holds the command line in a function."""
-        if self._own:
-            return self._own
         if self._call is None:
-            return "args"
+            return self._in_file(self.source.file(frame), self._own or "args")
         thing = self._kept(self._call)
-        unit = self.bindings.unit_in(frame, thing) if thing is not None else ""
-        if not unit:
+        unit = self.bindings.unit_in(frame, thing) if thing is not None and not self._own else ""
+        if unit:
+            return unit
+        if not self._own:
             self._make_global()
-            return self._own
-        return unit
+        return self._in_file(self.source.file(frame), self._own)
+
+    def _in_file(self, file: ProgramModule, name: str) -> str:
+        """Return a variable of the file that parses, as another file can read it."""
+        # The file that is executed cannot be imported by others: it tells them.
+        parsing = self.source.file(self._call)
+        if parsing is file:
+            return name
+        if self._call is not None and self.names.can_import(parsing, file):
+            self.names.need(file, f"import {parsing.name}")
+            return f"{parsing.name}.{name}"
+        if file not in self._told:
+            self._told.append(file)
+            self.names.after_imports[file].append(f"{name} = None")
+            text = f"{file.name}.{name} = {name}"
+            self.names.need(parsing, f"import {file.name}")
+            self._tell(text)
+        return name
+
+    def _tell(self, text: str) -> None:
+        what = "the branch that compiles is in another file, and must know the command"
+        if self._call is not None:
+            self.edits.insert_after(self.source.statement(self._call), text, "command-line", what)
+        elif self._guarded is not None:
+            self.edits.insert_before(self._guarded, text, "command-line", what)
+        else:
+            self.names.after_imports[self.source.files[0]].append(text)
 
     def _kept(self, call: cst.Call) -> Thing | None:
         frame = self.source.frame(call)
@@ -74,7 +102,7 @@ class CommandLine:
             if isinstance(above, cst.Assign):
                 units = target_units(above.targets[0].target)
                 return self.bindings.resolve(frame, units[0]) if units else None
-            if isinstance(above, cst.Return) and frame is not None:
+            if isinstance(above, cst.Return) and isinstance(frame, cst.FunctionDef):
                 sites = self.bindings.call_sites(frame)
                 return self._kept(sites[0]) if sites else None
         return None
@@ -96,7 +124,7 @@ class CommandLine:
             return
         what = "the branch that compiles is in another function, and must know the command"
         text = f"{self._own} = {units[0]}"
-        if self.source.frame(self._call) is not None:
+        if isinstance(self.source.frame(self._call), cst.FunctionDef):
             self.edits.insert_before(statement, f"global {self._own}", "command-line", what)
         self.edits.insert_after(statement, text, "command-line", what)
 
@@ -144,9 +172,10 @@ class CommandLine:
         if guard is not None and guard.body.body:
             first = guard.body.body[0]
             if isinstance(first, cst.BaseStatement):
+                self._guarded = first
                 self.edits.insert_before(first, text, "command-line", what)
         else:
-            self.names.after_imports = text
+            self.names.after_imports[self.source.files[0]].append(text)
 
     def _main_guard(self) -> cst.If | None:
         for statement in self.source.module.body:
@@ -191,7 +220,7 @@ class CommandLine:
         block = list(self.source.block(made))
         parsing = self.source.statement(self._call)
         frame = self.source.frame(made)
-        if frame is not None and frame is not self.source.frame(self._call):
+        if isinstance(frame, cst.FunctionDef) and frame is not self.source.frame(self._call):
             self._convert_function(made, parser)
             return
         parent = self._parent(made)
@@ -242,7 +271,7 @@ class CommandLine:
         # It has the right shape already, but for the parser that it makes.
         assert self._call is not None
         function = self.source.frame(made)
-        assert function is not None
+        assert isinstance(function, cst.FunctionDef)
         if function.params.params:
             self.points.add(
                 made,

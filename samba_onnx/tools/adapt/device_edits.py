@@ -6,9 +6,8 @@ import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import _WRAPPERS
 from samba_onnx.tools.adapt.edits import drop_arguments
-from samba_onnx.tools.adapt.name_units import attribute_name, unit_of
+from samba_onnx.tools.adapt.name_units import attribute_name, root_unit, unit_of, walk
 from samba_onnx.tools.adapt.port import ProgramPort
-from samba_onnx.tools.adapt.source import walk
 
 _AUTOCASTS = frozenset(
     {
@@ -67,11 +66,19 @@ class DeviceEdits:
             self._loader(node)
         elif isinstance(node.func, cst.Attribute) and not imported:
             if (
-                name == "to" and node.args and all(map(self._is_placing, node.args))
-            ) or name == "cuda":
+                (name == "to" and node.args and all(map(self._is_placing, node.args)))
+                or name == "cuda"
+                or (name == "cpu" and not node.args and not self._is_of_model(node))
+            ):
                 self._rewrite(node, _owner, _REMOVED)
             elif name == "to" and any(self._is_placing(one) for one in node.args):
                 self._rewrite(node, self._without_place, _REMOVED)
+
+    def _is_of_model(self, node: cst.Call) -> bool:
+        """Whether a call is of something that is trained, whose weights are on the device."""
+        resolve = self.port.bindings.resolve
+        owner = resolve(self.source.frame(node), root_unit(node))
+        return any(owner in one.models for one in self.port.search.optimizers)
 
     def _rewrite(self, node: cst.Call, rewrite: object, what: str) -> None:
         assert callable(rewrite)

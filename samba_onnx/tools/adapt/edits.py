@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from samba_onnx.tools.adapt.source import ProgramFile
+from samba_onnx.tools.adapt.source_file import ProgramModule
 
 Rewrite = Callable[[cst.BaseExpression], cst.BaseExpression]
 """Makes a new expression of one whose parts were rewritten already."""
@@ -19,6 +20,8 @@ _LONGEST = 160
 class ProgramChange:
     """One place of a program that was adapted."""
 
+    path: str
+    """The file."""
     line: int
     """Number of its line in the original, from 1."""
     code: str
@@ -39,13 +42,19 @@ class Edits:
         self.after: dict[cst.CSTNode, list[str]] = defaultdict(list)
         self.instead: dict[cst.CSTNode, list[str]] = {}
         self.opened: set[cst.CSTNode] = set()
+        self.lifted: dict[cst.CSTNode, cst.IndentedBlock] = {}
         self.expressions: dict[cst.CSTNode, list[Rewrite]] = defaultdict(list)
         self.parameters: dict[cst.CSTNode, cst.Parameters] = {}
 
     def note(self, node: cst.CSTNode, pattern: str, what: str) -> None:
         """Record what was done at a place."""
         code = " ".join(self.source.code(node).split())[:_LONGEST]
-        self.changes.append(ProgramChange(self.source.line(node), code, pattern, what))
+        path = self.source.file(node).path
+        self.changes.append(ProgramChange(path, self.source.line(node), code, pattern, what))
+
+    def changes_in(self, file: ProgramModule) -> bool:
+        """Whether anything was planned for a file."""
+        return any(one.path == file.path for one in self.changes)
 
     def remove(self, statement: cst.BaseStatement, pattern: str, what: str) -> None:
         """Take a statement out."""
@@ -82,6 +91,11 @@ class Edits:
         self.opened.add(statement)
         self.note(statement, pattern, what)
 
+    def lift(self, statement: cst.If, block: cst.IndentedBlock, pattern: str, what: str) -> None:
+        """Put the statements of one branch in the place of a choice."""
+        self.lifted[statement] = block
+        self.note(statement, pattern, what)
+
     def rewrite(self, node: cst.BaseExpression, rewrite: Rewrite, pattern: str, what: str) -> None:
         """Make another expression of one."""
         self.expressions[node].append(rewrite)
@@ -90,20 +104,26 @@ class Edits:
     def is_gone(self, node: cst.CSTNode) -> bool:
         """Whether a node is in a statement that something else replaces."""
         # Inside of a replaced statement, nothing of the original is left to be changed.
-        return any(one in self.instead for one in (node, *self.source.enclosing(node)))
+        around = (node, *self.source.enclosing(node))
+        return any(
+            one in self.instead
+            or (one in self.lifted and not self.source.contains(self.lifted[one], node))
+            for one in around
+        )
 
-    def apply(self) -> cst.Module:
-        """Return the program with all changes made."""
-        return self.source.module.visit(_Writer(self))
+    def apply(self, file: ProgramModule) -> cst.Module:
+        """Return a file of the program with all changes made."""
+        return file.module.visit(_Writer(self, file))
 
 
 class _Writer(cst.CSTTransformer):
     """Makes the changes, from the innermost node outwards."""
 
-    def __init__(self, edits: Edits) -> None:
+    def __init__(self, edits: Edits, file: ProgramModule) -> None:
         super().__init__()
         self._edits = edits
-        self._config = edits.source.module.config_for_parsing
+        self._file = file
+        self._config = file.module.config_for_parsing
         self._emptied: set[cst.CSTNode] = set()
 
     def on_leave(  # type: ignore[override]  # one method for nodes of all types
@@ -131,6 +151,10 @@ class _Writer(cst.CSTTransformer):
             own = self._replacement(original, self._edits.instead[original])
         elif original in self._edits.opened and isinstance(updated, cst.With):
             own = _opened(updated)
+        elif original in self._edits.lifted:
+            changed = self._edits.lifted[original].visit(_Writer(self._edits, self._file))
+            assert isinstance(changed, cst.IndentedBlock)
+            own = [one for one in changed.body if isinstance(one, cst.BaseStatement)]
         elif self._is_empty(original):
             own = []
         before = self._parsed(self._edits.before.get(original, ()))

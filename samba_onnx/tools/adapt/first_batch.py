@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import libcst as cst
@@ -14,11 +15,12 @@ from samba_onnx.tools.adapt.name_units import (
     root_unit,
     target_units,
     unit_of,
+    walk,
     writes,
 )
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.slice_values import Input
-from samba_onnx.tools.adapt.source import Frame, walk
+from samba_onnx.tools.adapt.source import Frame
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _SHOWN = frozenset(
@@ -46,6 +48,7 @@ class FirstBatches:
         self.source = port.source
         self.bindings = port.bindings
         self.training = training
+        self._home = self.source.file(training.entry)
 
     def batch(self, inputs: tuple[Input, ...]) -> FirstBatch:
         """Return how the first batch is made.
@@ -57,17 +60,24 @@ class FirstBatches:
         batch = FirstBatch()
         parts = reads(*(one.node for one in inputs))
         frame = self.training.frame
+        self._borrow(frame, parts)
         needed = {unit: None for unit in parts if self._is_variable(frame, unit)}
         for place in range(self.training.home + 1):
             needed = self._level(place, needed, batch)
         batch.needed = {plain_name(unit): unit for unit in needed if not self._is_known(unit)}
         return batch
 
+    def _borrow(self, frame: Frame, units: Iterable[str]) -> None:
+        """Let the file where training begins know what lines from another file read."""
+        for unit in units:
+            if "." not in unit and self.bindings.thing(frame, unit).is_global:
+                self.port.borrowed(unit, frame, self._home)
+
     def _is_known(self, unit: str) -> bool:
         """Whether a function of the module can read a unit of the home level as it is."""
         # A name of the module is the same in a function beside it.
         thing = self.bindings.thing(self.training.level.frame, unit)
-        return thing.owner is None and "." not in unit
+        return thing.is_global and "." not in unit
 
     def _level(self, place: int, needed: dict[str, None], batch: FirstBatch) -> dict[str, None]:
         """Collect what one function contributes; return what the level above must have."""
@@ -138,6 +148,7 @@ class FirstBatches:
         batch.lines.insert(0, statements_text(substituted(part, codes) for part in rewritten))
         # What a statement only changes in part, or might not write, is needed before it, too.
         rest = {unit: None for unit in needed if unit not in changed or isinstance(one, cst.If)}
+        self._borrow(self.source.frame(one), reads(*rewritten))
         return rest | {unit: None for unit in reads(*rewritten) if self._is_value(one, unit)}
 
     def _copies(self, one: cst.BaseStatement, batch: FirstBatch) -> dict[str, str]:
@@ -185,6 +196,7 @@ class FirstBatches:
         right = self.source.module.code_for_node(substituted(values, codes))
         batch.lines.insert(0, f"{left.strip()} = next(iter({right.strip()}))")
         self._refuse_iterators(loop, values)
+        self._borrow(self.source.frame(loop), reads(values))
         rest = {unit: None for unit in needed if unit not in bound}
         return rest | {unit: None for unit in reads(values) if self._is_value(loop, unit)}
 
@@ -232,7 +244,7 @@ class FirstBatches:
         # Parameters are followed into the call; all other names mean the same in both functions.
         frame = self.training.levels[place].frame
         above = self.training.levels[place + 1]
-        if above.call is None or frame is None:
+        if above.call is None or not isinstance(frame, cst.FunctionDef):
             return needed
         passed = self.bindings.passed(above.call, frame)
         result: dict[str, None] = {}
@@ -263,4 +275,5 @@ class FirstBatches:
             text = self.source.module.code_for_node(substituted(value, codes)).strip()
             if text != plain_name(unit):
                 batch.lines.insert(0, f"{plain_name(unit)} = {text}")
+        self._borrow(self.source.frame(call), reads(value))
         return {one: None for one in reads(value) if self._is_value(call, one)}

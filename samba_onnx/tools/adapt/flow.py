@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import Assignment, Bindings, Thing
-from samba_onnx.tools.adapt.name_units import SELF, reads, unit_of
-from samba_onnx.tools.adapt.source import ProgramFile, walk
+from samba_onnx.tools.adapt.name_units import SELF, reads, unit_of, walk
+from samba_onnx.tools.adapt.source import Frame, ProgramFile
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _NUMBERS = frozenset({"min", "max", "float", "int", "len", "round", "sum", "abs", "bool"})
@@ -73,7 +73,9 @@ class Flow:
     def _attribute(self, thing: Thing, unit: str, level: int) -> Origin:
         # What __init__ alone assigns stays; a method may be called at any time.
         made = [self.source.frame(one.node) for one in self.bindings.assignments(thing)]
-        varies = any(frame is not None and frame.name.value != "__init__" for frame in made)
+        varies = any(
+            isinstance(frame, cst.FunctionDef) and frame.name.value != "__init__" for frame in made
+        )
         for place in range(level, self.training.home):
             call = self.training.levels[place + 1].call
             owner = call.func.value if call and isinstance(call.func, cst.Attribute) else None
@@ -88,7 +90,8 @@ class Flow:
         value = made[0].value
         # A criterion that every call makes anew is always the same one.
         known = len(made) == 1 and made[0].index is None and not made[0].repeated
-        own = [unit for unit in reads(value) if self.bindings.thing(thing_frame(thing), unit).owner]
+        frame = thing_frame(thing)
+        own = [unit for unit in reads(value) if not self.bindings.thing(frame, unit).is_global]
         if (
             known
             and not own
@@ -101,7 +104,7 @@ class Flow:
         # The argument's own parts decide: `train(model, epoch)` varies because epoch does.
         above = self.training.levels[level + 1]
         frame = self.training.levels[level].frame
-        if above.call is None or frame is None:
+        if above.call is None or not isinstance(frame, cst.FunctionDef):
             return Origin(True, "")
         value = self.bindings.passed(above.call, frame).get(unit)
         if value is None:
@@ -132,7 +135,11 @@ class Flow:
             return any(self._makes_number(one) for one in made)
         above = self.training.levels[min(level + 1, len(self.training.levels) - 1)]
         frame = self.training.levels[level].frame
-        if above.call is None or frame is None or level >= self.training.home:
+        if (
+            above.call is None
+            or not isinstance(frame, cst.FunctionDef)
+            or level >= self.training.home
+        ):
             return False
         value = self.bindings.passed(above.call, frame).get(unit)
         return (
@@ -200,6 +207,6 @@ class Flow:
         return bool(made) and all(self._makes_number(other) for other in made if other is not one)
 
 
-def thing_frame(thing: Thing) -> cst.FunctionDef | None:
-    """Return the function whose local a variable is; None for those of the module."""
-    return thing.owner if isinstance(thing.owner, cst.FunctionDef) else None
+def thing_frame(thing: Thing) -> Frame:
+    """Return the frame whose variable something is."""
+    return thing.owner if not isinstance(thing.owner, cst.ClassDef) else None

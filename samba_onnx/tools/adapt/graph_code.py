@@ -236,6 +236,7 @@ def compile_text(
     name: str,
     arguments: str,
     leave: str,
+    utils: str = "utils",
 ) -> str:
     """Return the branch that compiles, and the trace of the graph for all other commands.
 
@@ -246,6 +247,7 @@ def compile_text(
         name: The name of the application.
         arguments: The variable of the command line.
         leave: The statement that ends the program.
+        utils: The name of SambaFlow's utilities.
     """
     # loss_indices says it outright: outputs beside the loss are not trained.
     indices = "" if optimizer == "None" else "    loss_indices=[0],\n"
@@ -256,13 +258,13 @@ def compile_text(
         f"        {inputs},\n"
         f"        {optimizer},\n"
         f'        name="{name}",\n'
-        f"        app_dir=utils.get_file_dir(__file__),\n"
+        f"        app_dir={utils}.get_file_dir(__file__),\n"
         f"        config_dict=vars({arguments}),\n"
         f"        pef_metadata=get_pefmeta({arguments}, {module}),\n"
         f"{textwrap.indent(indices, '    ')}"
         f"    )\n"
         f"    {leave}\n"
-        f"utils.trace_graph(\n"
+        f"{utils}.trace_graph(\n"
         f"    {module},\n"
         f"    {inputs},\n"
         f"    {optimizer},\n"

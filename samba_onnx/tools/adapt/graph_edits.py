@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from samba_onnx.safety.files import printable
 from samba_onnx.tools.adapt.bindings import Thing
 from samba_onnx.tools.adapt.first_batch import FirstBatch, FirstBatches
 from samba_onnx.tools.adapt.graph_code import (
@@ -46,6 +47,10 @@ class GraphEdits:
         self.training = training
         self.cut = cut
         self.names = self._names()
+        self.home = port.source.file(training.entry)
+        """The file where training begins, which compiles and traces."""
+        self.step = port.source.file(training.backward.statement)
+        """The file with the step itself, whose names the new module reads."""
         self.accumulates = self._accumulates()
 
     def _names(self) -> GraphNames:
@@ -63,8 +68,8 @@ class GraphEdits:
 
     def _class_name(self) -> str:
         made = self.port.bindings.maker(self.training.models[0]) if self.training.models else None
-        name = unit_of(made.func) if made is not None else ""
-        return name if name in self.port.source.classes else ""
+        found = self.port.source.definition(made.func) if made is not None else None
+        return found.name.value if isinstance(found, cst.ClassDef) else ""
 
     def _accumulates(self) -> bool:
         """Whether some backward passes are followed by no step."""
@@ -113,7 +118,8 @@ class GraphEdits:
                 optimizer=optimizers,
                 name=plain_name(names.kind.removesuffix("WithLoss")).lower(),
                 arguments=port.arguments(home.frame),
-                leave=f"{port.names.module('sys')}.exit()",
+                leave=f"{port.names.module('sys', self.home)}.exit()",
+                utils=port.names.utils(self.home),
             )
             + f"\n{model}.output_tensors = {names.module}.output_tensors"
         )
@@ -133,40 +139,51 @@ class GraphEdits:
     def _new_functions(self, batch: FirstBatch, entry: cst.BaseStatement) -> None:
         # Before the statement that uses them, for programs without functions are executed from top to bottom.
         inputs = [one.name for one in self.cut.inputs]
-        torch = self.port.names.module("torch")
         numbers = {
             # float32, in which torch multiplies tensors by Python's numbers as well.
-            one.name: f"{torch}.tensor(float({one.name}))"
+            one.name: f"{self.port.names.module('torch', self.step)}.tensor(float({one.name}))"
             for one in self.cut.inputs
             if one.is_number
         }
         mappings = [one.name for one in self.cut.inputs if one.is_mapping]
         names = self.names
-        texts = [
-            self._module_text(),
-            naming_text(names.naming, inputs, numbers, mappings),
-            first_batch_text(
-                name=names.drawing,
-                arguments=batch.needed,
-                body="\n".join(batch.lines),
-                named=f"{names.naming}({', '.join(map(self._plain, self.cut.inputs))})",
-                generators=self.port.generators(),
-                own=self._own_generators(batch),
-                torch=torch,
-            ),
-        ]
-        place = self.port.source.top(entry)
-        self.port.edits.insert_before(
-            place,
-            "\n\n" + "\n\n".join(texts) + "\n\n",
-            "loss-in-module",
-            "what a step computes is a module with the loss in it, and its inputs have names",
+        module = [self._module_text(), naming_text(names.naming, inputs, numbers, mappings)]
+        first = first_batch_text(
+            name=names.drawing,
+            arguments=batch.needed,
+            body="\n".join(batch.lines),
+            named=f"{names.naming}({', '.join(map(self._plain, self.cut.inputs))})",
+            generators=self.port.generators(self.home),
+            own=self._own_generators(batch),
+            torch=self.port.names.module("torch", self.home),
         )
+        what = "what a step computes is a module with the loss in it, and its inputs have names"
+        if self.step is self.home:
+            self._insert_functions(entry, [*module, first], what)
+            return
+        self._insert_functions(self.training.backward.statement, module, what)
+        self._insert_functions(entry, [first], "the first batch, whose shapes are compiled")
+        if not self.port.names.can_import(self.step, self.home):
+            self.port.points.add(
+                self.training.backward.statement,
+                "other-file",
+                f"{printable(self.home.path)}, which compiles the step, cannot import this file: it is "
+                "imported here, or executed",
+                instead="move the step into a file of its own, which imports neither",
+            )
+        self.port.names.need(
+            self.home, f"from {self.step.name} import {names.kind}, {names.naming}"
+        )
+
+    def _insert_functions(self, inner: cst.BaseStatement, texts: list[str], what: str) -> None:
+        place = self.port.source.top(inner)
+        text = "\n\n" + "\n\n".join(texts) + "\n\n"
+        self.port.edits.insert_before(place, text, "loss-in-module", what)
 
     def _own_generators(self, batch: FirstBatch) -> list[str]:
         """Return the generators of torch that the program made, where the first batch can reach them."""
         if batch.copies:
-            self.port.names.module("copy")
+            self.port.names.module("copy", self.home)
         made = []
         frame = self.training.level.frame
         for thing in self.port.bindings.things():
@@ -176,14 +193,15 @@ class GraphEdits:
                     break
                 # torch.Generator().manual_seed(0) returns the generator
                 maker = maker.func.value if isinstance(maker.func.value, cst.Call) else None
-            is_seen = thing.owner in (None, frame) and "." not in thing.unit
+            seen = (self.port.source.level(self.home), frame)
+            is_seen = thing.owner in seen and "." not in thing.unit
             if (
                 maker is not None
                 and is_seen
                 and self.port.source.imported(maker.func) == "torch.Generator"
             ):
                 made.append(thing.unit)
-                if thing.owner is not None:
+                if not thing.is_global:
                     batch.needed.setdefault(thing.unit, thing.unit)
         return made
 
@@ -213,7 +231,7 @@ class GraphEdits:
         results = ", ".join([plain_name(cut.loss), *(one.code for one in cut.outputs)])
         return module_text(
             name=self.names.kind,
-            base=self.port.names.base(),
+            base=self.port.names.base(self.step),
             members=[
                 *(member(unit) for unit in (*cut.models, *cut.constants)),
                 *(member(one.unit) for one in self._unread_models()),
@@ -239,7 +257,7 @@ class GraphEdits:
         values = []
         flow = self.port.flow(self.training)
         for unit in (*self.cut.models, *self.cut.constants):
-            code = flow.origin(unit).code or self._at_home(unit)
+            code = self._constant_at_home(unit) or flow.origin(unit).code or self._at_home(unit)
             if not code:
                 self.port.points.add(
                     self.training.entry,
@@ -255,6 +273,16 @@ class GraphEdits:
         resolve = self.port.bindings.resolve
         known = [resolve(self.training.frame, unit) for unit in self.cut.models]
         return [one for one in self.training.models if one not in known]
+
+    def _constant_at_home(self, unit: str) -> str:
+        """Return a variable of the step's file as the file where training begins can read it."""
+        thing = self.port.bindings.thing(self.training.frame, unit)
+        if self.step is self.home or not thing.is_global or "." in unit:
+            return ""
+        at_home = self._at_home(unit)
+        if not at_home:
+            self.port.borrowed(unit, self.training.frame, self.home)
+        return at_home or unit
 
     def _at_home(self, unit: str) -> str:
         thing = self.port.bindings.resolve(self.training.frame, unit)
@@ -273,6 +301,9 @@ class GraphEdits:
             return unit
         if isinstance(thing.owner, cst.ClassDef):
             return self.port.flow(self.training).origin(thing.unit).code
+        owner = self.port.source.file(thing.owner)
+        if thing.is_global and self.port.names.borrow(thing.unit, owner, self.home):
+            return thing.unit
         self.port.points.add(
             self.training.entry,
             "value-out-of-sight",

@@ -7,10 +7,10 @@ from functools import cached_property
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.name_units import attribute_name, root_unit, target_units, unit_of
+from samba_onnx.tools.adapt.name_units import attribute_name, root_unit, target_units, unit_of, walk
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.slicing import Slice
-from samba_onnx.tools.adapt.source import Frame, walk
+from samba_onnx.tools.adapt.source import Frame
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _HARMLESS = frozenset(
@@ -70,7 +70,9 @@ class HostEdits:
 
     def _is_called_elsewhere(self, function: Frame) -> bool:
         """Whether the host calls a function, too, which the RDU computes in a step."""
-        sites = self.port.bindings.call_sites(function) if function is not None else []
+        sites = (
+            self.port.bindings.call_sites(function) if isinstance(function, cst.FunctionDef) else []
+        )
         return any(
             self.source.frame(one) not in self._traced
             and not any(self.source.contains(moved, one) for moved in self.cut.moved)
@@ -100,6 +102,8 @@ class HostEdits:
         statement = self.source.statement(node)
         if self.port.edits.is_gone(node) or self.port.roles.of(statement) is not None:
             return
+        if statement in self.port.edits.opened:
+            return  # the head of a `with`, of which nothing is left
         if self._is_harmless(node, statement):
             return
         moments = self._moments(statement, 0)
@@ -147,7 +151,7 @@ class HostEdits:
                     statement
                 ) > self.source.line(mark)
                 return Moments(before=not later, after=later)
-        if frame is None or depth > 8:
+        if not isinstance(frame, cst.FunctionDef) or depth > 8:
             return Moments(before=True, after=False)
         sites = [
             self._moments(self.source.statement(one), depth + 1)

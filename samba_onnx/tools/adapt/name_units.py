@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.source import walk
-
 SELF = "self"
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Yield a node and all in it, in the order of the text."""
+    # libcst.matchers finds nodes, too, but not in the order of the text.
+    yield node
+    for child in node.children:
+        yield from walk(child)
 
 
 def unit_of(node: cst.CSTNode | None) -> str:
@@ -132,7 +138,8 @@ def target_units(target: cst.BaseExpression) -> list[str]:
     return [unit] if unit else []
 
 
-def _writes(node: cst.CSTNode) -> Iterable[str]:
+def own_writes(node: cst.CSTNode) -> Iterable[str]:
+    """Yield the units that a node itself writes or changes, without those in its parts."""
     if isinstance(node, cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr):
         yield from target_units(node.target)
     elif isinstance(node, cst.AsName) and isinstance(node.name, cst.Name | cst.Tuple | cst.List):
@@ -152,8 +159,30 @@ def _changed(value: cst.BaseExpression) -> Iterable[str]:
 
 def writes(*nodes: cst.CSTNode) -> dict[str, None]:
     """Return the units that statements write or change, those in their blocks included."""
-    found = (unit for node in nodes for inner in walk(node) for unit in _writes(inner))
+    found = (unit for node in nodes for inner in walk(node) for unit in own_writes(inner))
     return {unit: None for unit in found if unit}
+
+
+def needs_before(statements: Iterable[cst.CSTNode], unit: str) -> bool | None:
+    """Whether statements read what a unit had before them; None if they neither read nor write it."""
+    # Branch by branch: `if a: x = 1; x += 1` needs no x.
+    for one in statements:
+        found: bool | None = None
+        if isinstance(one, cst.If):
+            inner = one.orelse.body.body if isinstance(one.orelse, cst.Else) else [one.orelse]
+            branches = [
+                needs_before(one.body.body, unit),
+                needs_before([part for part in inner if part is not None], unit),
+            ]
+            test = unit in reads(one.test)
+            found = True if test or True in branches else (False if False in branches else None)
+        elif unit in reads(one):
+            found = True
+        elif unit in writes(one):
+            found = False
+        if found is not None:
+            return found
+    return None
 
 
 def argument(call: cst.Call, name: str, position: int | None = None) -> cst.Arg | None:

@@ -55,7 +55,7 @@ class OpenPoints:
         line = 1 if is_module else self.source.line(node)
         code = "" if is_module else " ".join(self.source.code(node).split())[:_LONGEST]
         point = OpenPoint(
-            path=self.source.path,
+            path=self.source.file(node).path,
             line=line,
             code=code,
             pattern=pattern,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import libcst as cst
 
+from samba_onnx.safety.files import printable
 from samba_onnx.tools.adapt.bindings import Bindings
 from samba_onnx.tools.adapt.command_edits import CommandLine
 from samba_onnx.tools.adapt.edits import Edits, _Writer
 from samba_onnx.tools.adapt.flow import Flow
-from samba_onnx.tools.adapt.name_units import argument, reads, unit_of
+from samba_onnx.tools.adapt.graph_code import substituted
+from samba_onnx.tools.adapt.name_units import argument, attribute_name, reads, unit_of, walk
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.program_imports import Names
 from samba_onnx.tools.adapt.roles import StepPart
-from samba_onnx.tools.adapt.source import Frame, ProgramFile, walk
+from samba_onnx.tools.adapt.source import Frame, ProgramFile
+from samba_onnx.tools.adapt.source_file import ProgramModule
 from samba_onnx.tools.adapt.trained_step import Optimizer, Search, TrainedStep
 
 
@@ -28,8 +31,8 @@ class ProgramPort:
         self.edits = Edits(source)
         self.points = OpenPoints(source)
         self.command_line = CommandLine(source, self.bindings, self.names, self.edits, self.points)
-        self.whole_batches: list[tuple[int, int]] = []
-        """Line and column of calls whose loaders leave out a smaller last batch."""
+        self.whole_batches: list[tuple[str, int, int]] = []
+        """File, line and column of calls whose loaders leave out a smaller last batch."""
         self.limits: dict[str, str] = {}
         """By which norm gradients are clipped, as code where the optimizer is made."""
 
@@ -43,22 +46,44 @@ class ProgramPort:
 
     def rewritten(self, statement: cst.BaseStatement) -> list[cst.BaseStatement]:
         """Return a statement with the changes that were planned inside of it: none, if nothing is left."""
-        changed = statement.visit(_Writer(self.edits))
+        changed = statement.visit(_Writer(self.edits, self.source.file(statement)))
         if isinstance(changed, cst.FlattenSentinel):
             return list(changed)
         return [changed] if isinstance(changed, cst.BaseStatement) else []
 
-    def generators(self) -> list[str]:
-        """Return the generators besides torch's that the program draws from, as it names them."""
+    def generators(self, file: ProgramModule) -> list[str]:
+        """Return the generators besides torch's that the program draws from, as a file of it names them.
+
+        Args:
+            file: The file, which imports what it lacks.
+        """
         # By what is imported: a generator object of its own is the program's, and is drawn from in both runs alike.
-        found = []
+        found: list[str] = []
         for node in self.source.nodes:
             name = self.source.imported(node) if isinstance(node, cst.Attribute) else ""
             if name.startswith(("numpy.random.", "random.")):
                 text = self.source.code(node).rpartition(".")[0]
-                if text not in found and "(" not in text:
+                if text not in found and text.rpartition(".")[2] == "random":
+                    self.names.borrow(text.partition(".")[0], self.source.file(node), file)
                     found.append(text)
-        return [text for text in found if text.rpartition(".")[2] == "random"]
+        return found
+
+    def borrowed(self, name: str, frame: Frame, file: ProgramModule) -> None:
+        """Let new code in a file read a name of another one; note where that is not possible.
+
+        Args:
+            name: The name.
+            frame: Where the program reads it.
+            file: The file with the new code.
+        """
+        owner = self.source.file(frame)
+        if not self.names.borrow(name, owner, file):
+            self.points.add(
+                file.module,
+                "other-file",
+                f"the first batch needs `{name}` of {printable(owner.path)}, which this file cannot import",
+                instead=f"give `{name}` another name, or keep it in a file that imports neither",
+            )
 
     def is_distributed(self) -> bool:
         """Whether the program trains several replicas."""
@@ -115,13 +140,15 @@ class ProgramPort:
         code = self.source.code(limit.value)
         above = self.source.around(part.statement)
         own = [limit.value]
-        if isinstance(above, cst.If) and len(above.body.body) == 1:
+        # accelerate's question whether this batch steps: every one does.
+        asks = isinstance(above, cst.If) and attribute_name(above.test) == "sync_gradients"
+        if isinstance(above, cst.If) and len(above.body.body) == 1 and not asks:
             code = f"{code} if {self.source.code(above.test)} else None"
             own.append(above.test)
-        if self._whole_model(part, training) and all(
-            self._is_known(unit, training, part) for unit in reads(*own)
-        ):
-            return code
+        unknown = [unit for unit in reads(*own) if not self._is_known(unit, training, part)]
+        codes = {unit: self._number(self.source.frame(part.statement), unit) for unit in unknown}
+        if self._whole_model(part, training) and all(codes.values()):
+            return self.source.module.code_for_node(substituted(cst.parse_expression(code), codes))
         self.points.add(
             part.statement,
             "clipping",
@@ -130,6 +157,15 @@ class ProgramPort:
             instead="give max_grad_norm to the optimizer yourself",
         )
         return ""
+
+    def _number(self, frame: Frame, unit: str) -> str:
+        """Return the number that a constant of the program is; an empty text if it may be another one."""
+        # exec() and globals() are how programs overwrite their constants from outside.
+        made = self.bindings.assignments(self.bindings.thing(frame, unit))
+        if any(unit_of(call.func) in {"exec", "globals"} for call in self.source.calls):
+            return ""
+        is_number = len(made) == 1 and isinstance(made[0].value, cst.Integer | cst.Float)
+        return self.source.code(made[0].value) if is_number else ""
 
     def _whole_model(self, part: StepPart, training: TrainedStep) -> bool:
         value = part.subject

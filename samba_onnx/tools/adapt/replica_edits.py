@@ -5,16 +5,15 @@ from __future__ import annotations
 import libcst as cst
 
 from samba_onnx.tools.adapt.edits import add_arguments
-from samba_onnx.tools.adapt.name_units import argument, attribute_name, unit_of
+from samba_onnx.tools.adapt.name_units import argument, attribute_name, unit_of, walk
 from samba_onnx.tools.adapt.port import ProgramPort
-from samba_onnx.tools.adapt.source import walk
 
 _GROUPS = frozenset(
     {"torch.distributed.init_process_group", "torch.distributed.destroy_process_group"}
 )
 _OURS = {
-    "torch.distributed.get_rank": "utils.get_rank()",
-    "torch.distributed.get_world_size": "utils.get_world_size()",
+    "torch.distributed.get_rank": "get_rank()",
+    "torch.distributed.get_world_size": "get_world_size()",
 }
 _SAMPLERS = frozenset(
     {
@@ -38,7 +37,7 @@ class ReplicaEdits:
             if name in _GROUPS:
                 self._group(call)
             elif name in _OURS:
-                self._rewrite(call, _OURS[name])
+                self._rewrite(call, f"{self._utils(call)}.{_OURS[name]}")
             elif name in _SAMPLERS and argument(call, "rank", 2) is None:
                 self._sampler(call)
             elif name.startswith(_LAUNCHERS) and attribute_name(call.func) == "spawn":
@@ -49,6 +48,9 @@ class ReplicaEdits:
                     instead="call the function once, and start `mpirun -np N python PROGRAM run --data-parallel`",
                 )
         self._unwrap()
+
+    def _utils(self, call: cst.Call) -> str:
+        return self.port.names.utils(self.port.source.file(call))
 
     def _group(self, call: cst.Call) -> None:
         statement = self.port.source.statement(call)
@@ -63,9 +65,11 @@ class ReplicaEdits:
         )
 
     def _sampler(self, call: cst.Call) -> None:
+        utils = self._utils(call)
+
         def complete(node: cst.BaseExpression) -> cst.BaseExpression:
             assert isinstance(node, cst.Call)
-            stated = {"num_replicas": "utils.get_world_size()", "rank": "utils.get_rank()"}
+            stated = {"num_replicas": f"{utils}.get_world_size()", "rank": f"{utils}.get_rank()"}
             return add_arguments(node, **stated)
 
         what = "without --data-parallel there is one replica, and no group to ask"

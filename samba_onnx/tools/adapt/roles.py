@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.name_units import argument, attribute_name, root_unit, unit_of
-from samba_onnx.tools.adapt.source import ProgramFile, walk
+from samba_onnx.tools.adapt.name_units import argument, attribute_name, root_unit, unit_of, walk
+from samba_onnx.tools.adapt.source import ProgramFile
 
 CLIPPING = "torch.nn.utils.clip_grad_norm_"
 _CLIPPINGS = frozenset({CLIPPING, "torch.nn.utils.clip_grad.clip_grad_norm_"})
@@ -76,6 +76,9 @@ class StepRoles:
         owner = call.func.value
         if self._is(owner, self._scalers):
             return self._scaler(statement, call, name)
+        if name == "clip_grad_norm_":  # accelerator.clip_grad_norm_
+            first = argument(call, "parameters", 0)
+            return StepPart(Role.CLIP, statement, call, first.value if first else None)
         if name == "zero_grad":
             return StepPart(Role.ZERO, statement, call, owner)
         if name == "backward":

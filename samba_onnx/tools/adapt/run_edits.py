@@ -8,11 +8,10 @@ from functools import partial
 import libcst as cst
 
 from samba_onnx.tools.adapt.graph_code import plain_name, statements_text
-from samba_onnx.tools.adapt.name_units import argument, reads, root_unit, unit_of
+from samba_onnx.tools.adapt.name_units import argument, reads, root_unit, unit_of, walk
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.roles import Role, StepPart
 from samba_onnx.tools.adapt.slicing import Slice
-from samba_onnx.tools.adapt.source import walk
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 
@@ -124,7 +123,7 @@ class RunEdits:
     def _is_read(self, unit: str, statement: cst.BaseStatement) -> bool:
         """Whether anything else in a statement's function reads a unit."""
         frame = self.port.source.frame(statement)
-        nodes = frame.body.children if frame is not None else self.port.source.module.body
+        nodes = self.port.source.statements(frame)
         return any(unit in reads(one) for one in nodes) if unit else False
 
     # What a run does itself.

@@ -18,9 +18,9 @@ from samba_onnx.tools.adapt.name_units import (
     root_unit,
     target_units,
     unit_of,
+    walk,
     writes,
 )
-from samba_onnx.tools.adapt.source import walk
 
 _RANDOM = frozenset(
     {
@@ -156,6 +156,11 @@ class SliceValues:
     def _taken(self, node: cst.CSTNode, computed: set[str]) -> Iterator[cst.BaseExpression]:
         """Yield the expressions of a node that are values of the host."""
         # The largest expression that is the host's own: what it computes need not be traced.
+        if isinstance(node, cst.IndentedBlock):
+            for one in node.body:
+                yield from self._taken(one, computed)
+                computed = computed | set(writes(one))
+            return
         if isinstance(node, cst.BaseSimpleComp):
             # Elements of what a comprehension goes through are its own.
             yield from self._taken(node.for_in.iter, computed)
@@ -238,7 +243,7 @@ class SliceValues:
         """Whether a unit is a name of the module that forward can read as it is: imports, functions, numbers."""
         # Functions, classes, modules and plain constants read the same from anywhere in the file.
         thing = self.bindings.thing(self.training.frame, unit)
-        if thing.owner is not None:
+        if not thing.is_global:
             return False
         made = self.bindings.assignments(thing)
         if not made:

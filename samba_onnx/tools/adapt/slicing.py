@@ -12,14 +12,16 @@ from samba_onnx.tools.adapt.flow import Flow
 from samba_onnx.tools.adapt.graph_code import substituted
 from samba_onnx.tools.adapt.name_units import (
     attribute_name,
+    needs_before,
     reads,
     unit_of,
+    walk,
     writes,
 )
 from samba_onnx.tools.adapt.open_points import OpenPoints
 from samba_onnx.tools.adapt.roles import Role, StepRoles
 from samba_onnx.tools.adapt.slice_values import Input, Output, Part, SliceValues
-from samba_onnx.tools.adapt.source import ProgramFile, walk
+from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
 _MODES = frozenset({"train", "eval", "zero_grad"})
@@ -116,7 +118,12 @@ class Slicer:
             unit = unit_of(one.node)
             thing = self.bindings.thing(self.training.frame, unit) if unit else None
             made = self.bindings.assignments(thing) if thing is not None else []
-            values = [other.value for other in made if other.index is None]
+            values = [
+                value
+                for other in made
+                if other.index is None
+                for value in (other.value, *self._returned(other.value))
+            ]
             if unit in writes(*moved) and any(
                 isinstance(value, cst.Tuple | cst.List) or self.source.code(value) == "None"
                 for value in values
@@ -128,6 +135,12 @@ class Slicer:
                     instead="keep it in an attribute of the model, one tensor each, made before the "
                     "training begins: forward reads it and writes it, detached",
                 )
+
+    def _returned(self, value: cst.BaseExpression) -> list[cst.BaseExpression]:
+        """Return what a function of the program returns, as `init_hidden()` does."""
+        function = self.bindings.callee(value) if isinstance(value, cst.Call) else None
+        nodes = walk(function.body) if function is not None else ()
+        return [one.value for one in nodes if isinstance(one, cst.Return) and one.value is not None]
 
     def _free(self, moved: tuple[cst.BaseStatement, ...], loss: cst.BaseExpression) -> list[str]:
         """Return the units that moved statements read and do not compute."""
@@ -164,12 +177,7 @@ class Slicer:
     def _is_carried(self, unit: str, moved: tuple[cst.BaseStatement, ...]) -> bool:
         """Whether a unit is read by the first statement that writes it, as in ``loss += x``."""
         # `loss += x` in the first moved statement needs the loss from before the step.
-        for one in moved:
-            if unit in writes(one):
-                return unit in reads(one)
-            if unit in reads(one):
-                return True
-        return False
+        return bool(needs_before(moved, unit))
 
     def _tainted(self, before: list[cst.BaseStatement]) -> dict[cst.BaseStatement, bool]:
         """Say of each statement whether it needs what a model computes."""
@@ -214,9 +222,8 @@ class Slicer:
         # Also what stands above in the text: a loop comes back to it.
         gone = {*moved, *(part.statement for part in self.training.parts)}
         frame = self.training.frame
-        body = frame.body.body if frame is not None else self.source.module.body
         found: set[str] = set()
-        for one in body:
+        for one in self.source.statements(frame):
             found |= self._read_outside(one, gone)
         return found
 
@@ -243,7 +250,7 @@ class Slicer:
             return step
         first = before.index(moved[0])
         between = [one for one in before[first:] if one not in moved]
-        late = [one for one in between if any(unit in writes(one) for unit in inputs)]
+        late = [one for one in between if self._is_late(one, moved, before, inputs)]
         if not late:
             return moved[0]
         after = [one for one in moved if before.index(one) > before.index(late[-1])]
@@ -262,6 +269,32 @@ class Slicer:
                     instead="compute it in forward, or after the loss",
                 )
         return after[0] if after else self.training.backward.statement
+
+    def _is_late(
+        self,
+        one: cst.BaseStatement,
+        moved: tuple[cst.BaseStatement, ...],
+        before: list[cst.BaseStatement],
+        inputs: Iterable[str],
+    ) -> bool:
+        """Whether a statement gives an input what the rest of the step reads, and not the next step."""
+        place = before.index(one)
+        earlier = [other for other in moved if before.index(other) < place]
+        later = [other for other in moved if before.index(other) > place]
+        loss = self.training.backward.subject
+        assert loss is not None
+        late = [
+            unit for unit in inputs if unit in writes(one) and needs_before([*later, loss], unit)
+        ]
+        for unit in late:
+            if unit in reads(*earlier):
+                self.points.add(
+                    one,
+                    "host-work-between",
+                    f"`{unit}` has one value before this and another behind it, and the step reads both",
+                    instead="give the second value a name of its own",
+                )
+        return bool(late)
 
     def _late_step(
         self, moved: tuple[cst.BaseStatement, ...], before: list[cst.BaseStatement]

@@ -1,59 +1,64 @@
-"""One program, parsed with all its spaces and comments, and questions about where its nodes stand."""
+"""One program, of one file or several, and questions about where its nodes stand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 
 import libcst as cst
-from libcst.metadata import (
-    MetadataWrapper,
-    ParentNodeProvider,
-    PositionProvider,
-    QualifiedName,
-    QualifiedNameProvider,
-    QualifiedNameSource,
-)
+from libcst.metadata import QualifiedName, QualifiedNameSource
 
-from samba_onnx.errors import UsageError
-from samba_onnx.safety.files import open_regular, printable
+from samba_onnx.tools.adapt.source_file import ProgramModule
 
 Statement = cst.BaseStatement | cst.BaseSmallStatement
-Frame = cst.FunctionDef | None
-"""Where names live: a function, or the module itself."""
+Frame = cst.FunctionDef | cst.Module | None
+"""Where names live: a function, another file of the program, or the file that is executed."""
 Block = Sequence[cst.BaseStatement] | Sequence[cst.BaseSmallStatement]
-
-MOST_BYTES = 1 << 20
-_STEP_WORDS = (".zero_grad(", ".backward(", ".step(")
+_LONGEST_CHAIN = 8
+"""Files through which a name is handed on."""
 
 
 class ProgramFile:
-    """A file of Python with its tree."""
+    """A program: the file that is executed, and those that it imports of its own."""
 
-    def __init__(self, path: str, text: str) -> None:
+    def __init__(self, path: str, text: str, others: Sequence[ProgramModule] = ()) -> None:
         """Parse a program.
 
         Args:
-            path: Its name, for messages.
+            path: The name of the file that is executed, for messages.
             text: Its content.
+            others: The files of the program that it imports.
 
         Raises:
             UsageError: It is no Python.
         """
         self.path = path
-        try:
-            wrapper = MetadataWrapper(cst.parse_module(text).visit(_StepLines()))
-        except cst.ParserSyntaxError as error:
-            raise UsageError(
-                f"{printable(path)}:{error.raw_line}: this is no Python: {error.message}; mend it first",
-                path=path,
-            ) from None
-        self.module = wrapper.module
         self.text = text
-        self._parents = wrapper.resolve(ParentNodeProvider)
-        self._places = wrapper.resolve(PositionProvider)
-        self._names = wrapper.resolve(QualifiedNameProvider)
+        self.files = (ProgramModule(path, text), *others)
+        self.module = self.files[0].module
+        self._by_module = {one.module: one for one in self.files}
+        self._by_name = {one.name: one for one in others}
+        self._parents = {node: above for one in self.files for node, above in one.parents.items()}
+        self._places = {node: place for one in self.files for node, place in one.places.items()}
+        self._names = {node: names for one in self.files for node, names in one.names.items()}
+        self._imported: dict[cst.CSTNode, str] = {}
+
+    def file(self, node: cst.CSTNode | None) -> ProgramModule:
+        """Return the file that a node is in; the one that is executed for None."""
+        if node is None:
+            return self.files[0]
+        *_, last = (node, *self.enclosing(node))
+        return self._by_module[last] if isinstance(last, cst.Module) else self.files[0]
+
+    def level(self, file: ProgramModule) -> Frame:
+        """Return the frame of a file's own level."""
+        return None if file is self.files[0] else file.module
+
+    def statements(self, frame: Frame) -> Sequence[cst.BaseStatement | cst.BaseSmallStatement]:
+        """Return the statements of a frame's own block."""
+        if isinstance(frame, cst.FunctionDef):
+            return frame.body.body
+        return (frame or self.module).body
 
     def code(self, node: cst.CSTNode) -> str:
         """Return the text of a node, as it was written."""
@@ -81,28 +86,104 @@ class ProgramFile:
 
     def imported(self, node: cst.CSTNode) -> str:
         """Return the dotted name under which a node was imported, as ``torch.nn.Linear``; else an empty text."""
+        # Names of the program's own files are no imports: they are followed to what stands there.
+        if node not in self._imported:
+            file, name = self._followed(node)
+            self._imported[node] = name if file is None else ""
+        return self._imported[node]
+
+    def _followed(self, node: cst.CSTNode) -> tuple[ProgramModule | None, str]:
+        """Return the library or file that a node's name comes from, and its name there."""
+        # Aliases, `from` imports and attributes of modules all lead to one name by which tables are kept.
         inner = node
         while isinstance(inner, cst.Attribute):
             inner = inner.value
         if not isinstance(inner, cst.Name):
-            return ""  # a method of what a call returns, which LibCST names after the function
-        # Aliases, `from` imports and attributes of modules all lead to one name by which tables are kept.
+            return (
+                None,
+                "",
+            )  # a method of what a call returns, which LibCST names after the function
         found = self._names.get(node, ())
         names: list[QualifiedName] = list(found() if callable(found) else found)
         ours = [one.name for one in names if one.source is QualifiedNameSource.IMPORT]
-        return ours[0] if ours else ""
+        if ours:
+            file = self.file(node) if ours[0].startswith(".") or self._by_name else self.files[0]
+            return self.follow(file.absolute(ours[0]))
+        if not names and self._by_name and self.file(node).stars:
+            return self._of_stars(self.file(node), self.code(node).split("."), 0) or (None, "")
+        return None, ""
+
+    def follow(self, dotted: str, depth: int = 0) -> tuple[ProgramModule | None, str]:
+        """Return the file of the program that a dotted name leads to, and its name there.
+
+        Args:
+            dotted: The name, as ``models.net.Net``.
+            depth: Through how many files it was handed on.
+
+        Returns:
+            The file, or None and the dotted name for what is of no file of the program.
+        """
+        # The longest name of a module first: models.net before models.
+        parts = dotted.split(".")
+        for count in range(len(parts), 0, -1):
+            file = self._by_name.get(".".join(parts[:count]))
+            if file is not None:
+                return self._member(file, parts[count:], depth)
+        return None, dotted
+
+    def _member(
+        self, file: ProgramModule, names: list[str], depth: int
+    ) -> tuple[ProgramModule | None, str]:
+        if not names or names[0] in file.own or depth > _LONGEST_CHAIN:
+            return file, ".".join(names)
+        if names[0] in file.imports:
+            return self.follow(".".join([file.imports[names[0]], *names[1:]]), depth + 1)
+        return self._of_stars(file, names, depth) or (file, ".".join(names))
+
+    def _of_stars(
+        self, file: ProgramModule, names: list[str], depth: int
+    ) -> tuple[ProgramModule | None, str] | None:
+        """Return what a name is that a file imports with all others of a file of the program."""
+        for star in file.stars:
+            other = self._by_name.get(star)
+            if other is None or depth > _LONGEST_CHAIN:
+                continue
+            if names[0] in other.own or names[0] in other.imports:
+                return self._member(other, names, depth + 1)
+            found = self._of_stars(other, names, depth + 1)
+            if found is not None:
+                return found
+        return None
+
+    def linked(self, level: Frame, name: str) -> tuple[ProgramModule, str] | None:
+        """Return the file of the program and the name there that a name of another file stands for."""
+        file = self.file(level)
+        if not self._by_name or name in file.own:
+            return None
+        other, found = self._member(file, [name], 0)
+        return (other, found) if other is not None and other is not file else None
+
+    def definition(self, node: cst.CSTNode) -> cst.FunctionDef | cst.ClassDef | None:
+        """Return the function or class of the program that a name, or one of a module, stands for."""
+        file, name = self._followed(node)
+        if file is not None:
+            return file.definitions.get(name)
+        if name or not isinstance(node, cst.Name):
+            return None
+        return self.file(node).definitions.get(node.value)
 
     def frame(self, node: cst.CSTNode) -> Frame:
-        """Return the function that a node is in; None at the level of the module."""
+        """Return the function that a node is in; at the level of a file, that of the file."""
+        above: cst.CSTNode | None = None
         for above in self.enclosing(node):
             if isinstance(above, cst.FunctionDef):
                 return above
-        return None
+        return above if isinstance(above, cst.Module) and above is not self.module else None
 
     def class_of(self, function: Frame) -> cst.ClassDef | None:
         """Return the class whose method a function is; None if it is of none."""
         # A method's parent is the block of its class, not the class.
-        if function is None:
+        if not isinstance(function, cst.FunctionDef):
             return None
         block = self.parent(function)
         above = self.parent(block) if block is not None else None
@@ -154,7 +235,7 @@ class ProgramFile:
     @cached_property
     def nodes(self) -> tuple[cst.CSTNode, ...]:
         """All nodes, in the order of the text."""
-        return tuple(walk(self.module))
+        return tuple(node for file in self.files for node in file.nodes)
 
     @cached_property
     def calls(self) -> tuple[cst.Call, ...]:
@@ -166,69 +247,16 @@ class ProgramFile:
         """All functions and methods."""
         return tuple(node for node in self.nodes if isinstance(node, cst.FunctionDef))
 
-    @cached_property
-    def classes(self) -> dict[str, cst.ClassDef]:
-        """Classes by name."""
-        return {node.name.value: node for node in self.nodes if isinstance(node, cst.ClassDef)}
-
     def is_module(self, owner: cst.ClassDef | None) -> bool:
-        """Whether a class is derived from ``torch.nn.Module``, as far as this file tells."""
-        # Bases in other files are not followed: their classes are found by what is done with objects.
+        """Whether a class is derived from ``torch.nn.Module``, as far as the program tells."""
+        # Bases of libraries are not followed: their classes are found by what is done with objects.
         if owner is None:
             return False
         for base in owner.bases:
             name = self.imported(base.value)
             if name.startswith("torch.nn."):
                 return True
-            local = base.value.value if isinstance(base.value, cst.Name) else ""
-            if local != owner.name.value and self.is_module(self.classes.get(local)):
+            local = self.definition(base.value)
+            if local is not owner and isinstance(local, cst.ClassDef) and self.is_module(local):
                 return True
         return False
-
-
-class _StepLines(cst.CSTTransformer):
-    """Gives the statements of a training step lines of their own, where several stand on one."""
-
-    def leave_SimpleStatementLine(
-        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-    ) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.SimpleStatementLine]:
-        # Each statement of a step is replaced by itself; a line of several would have to go as a whole.
-        text = cst.Module(body=[original_node]).code
-        if len(original_node.body) < 2 or not any(word in text for word in _STEP_WORDS):
-            return updated_node
-        lines = [
-            cst.SimpleStatementLine([one.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
-            for one in updated_node.body
-        ]
-        lines[0] = lines[0].with_changes(leading_lines=updated_node.leading_lines)
-        lines[-1] = lines[-1].with_changes(trailing_whitespace=updated_node.trailing_whitespace)
-        return cst.FlattenSentinel(lines)
-
-
-def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Yield a node and all in it, in the order of the text."""
-    # libcst.matchers finds nodes, too, but not in the order of the text.
-    yield node
-    for child in node.children:
-        yield from walk(child)
-
-
-def read_source(path: str) -> ProgramFile:
-    """Read and parse a program; nothing of it is executed.
-
-    Args:
-        path: A Python file.
-
-    Raises:
-        UsageError: It cannot be read, is too large, or is no Python.
-    """
-    with open_regular(path, what="program", error=UsageError) as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise UsageError(
-            f"{printable(path)}: the file is larger than {MOST_BYTES:,} bytes", path=path
-        )
-    try:
-        return ProgramFile(str(Path(path)), content.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise UsageError(f"{printable(path)}: expected a program in UTF-8", path=path) from None

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import Bindings, Thing
-from samba_onnx.tools.adapt.name_units import argument, root_unit, target_units, unit_of
+from samba_onnx.tools.adapt.name_units import argument, root_unit, target_units, unit_of, walk
 from samba_onnx.tools.adapt.roles import Role, StepPart, StepRoles
-from samba_onnx.tools.adapt.source import Frame, ProgramFile, walk
+from samba_onnx.tools.adapt.source import Frame, ProgramFile
 
 _PARAMETERS = frozenset({"parameters", "named_parameters"})
 _OPTIMIZERS = "torch.optim."
@@ -129,7 +129,7 @@ class Search:
                 return self._argument(above, call)
             elif isinstance(above, cst.Assign | cst.AnnAssign):
                 return self._target(above, index)
-            elif isinstance(above, cst.Return) and frame is not None:
+            elif isinstance(above, cst.Return) and isinstance(frame, cst.FunctionDef):
                 sites = self.bindings.call_sites(frame)
                 return self._returned(sites[0], index) if sites else Thing(frame, "")
             elif isinstance(above, cst.BaseStatement):
@@ -187,15 +187,33 @@ class Search:
         return owners
 
     def backwards(self) -> tuple[StepPart, ...]:
-        """Return all backward passes of the program, but those in modules of torch."""
+        """Return all backward passes of the program, but those in functions that nobody names."""
         # Compound statements have their lines looked at one by one.
         parts = []
         for node in self.source.nodes:
             if isinstance(node, cst.SimpleStatementLine):
                 part = self.roles.of(node)
-                if part is not None and part.role is Role.BACKWARD:
+                if part is not None and part.role is Role.BACKWARD and self._is_used(node):
                     parts.append(part)
         return tuple(parts)
+
+    def _is_used(self, statement: cst.BaseStatement) -> bool:
+        """Whether anything outside of a function names it, so that it may be called."""
+        # A library of several steps, of which the program imports one.
+        function = self.source.frame(statement)
+        if not isinstance(function, cst.FunctionDef) or function.decorators:
+            return True
+        return any(
+            isinstance(node, cst.Name)
+            and node.value == function.name.value
+            and node is not function.name
+            and not self.source.contains(function, node)
+            and not any(isinstance(one, cst.ImportAlias) for one in self.source.enclosing(node))
+            for node in self.source.nodes
+        ) or (
+            f'"{function.name.value}"' in self.source.text
+            or f"'{function.name.value}'" in self.source.text
+        )
 
     def training(self, backward: StepPart) -> TrainedStep:
         """Return what belongs to a backward pass.
@@ -239,8 +257,10 @@ class Search:
     def _levels(self, backward: StepPart) -> tuple[CallLevel, ...]:
         # The first call stands for all: a loop that is entered from two places is compiled once.
         levels = [CallLevel(self.source.frame(backward.statement), backward.statement)]
-        while levels[-1].frame is not None and len(levels) < 12:
+        while len(levels) < 12:
             function = levels[-1].frame
+            if not isinstance(function, cst.FunctionDef):
+                break
             sites = [
                 site
                 for site in self.bindings.call_sites(function)
@@ -264,7 +284,8 @@ class Search:
             place
             for place, level in enumerate(levels)
             # Attributes of `self`: the method from which the others are called.
-            if level.frame is not None and self.source.class_of(level.frame) in owners - {None}
+            if isinstance(self.source.class_of(level.frame), cst.ClassDef)
+            and self.source.class_of(level.frame) in owners
         ]
         return own[-1] if own else len(levels) - 1
 

@@ -17,7 +17,6 @@ _FRAMEWORKS: Final = {
     "ignite": "ignite",
     "deepspeed": "DeepSpeed",
     "fastai": "fastai",
-    "accelerate": "accelerate",
 }
 """Libraries that have the training loop, by their packages."""
 _TRAINERS: Final = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer"})
@@ -114,7 +113,7 @@ def _refuse_details(port: ProgramPort, training: TrainedStep) -> None:
         )
     made = [port.source.frame(one.call) for one in training.optimizers if "self" in one.units]
     # A method that returns an optimizer of its own module is called where the module is known.
-    if any(frame is not None and frame.name.value == "__init__" for frame in made):
+    if any(isinstance(one, cst.FunctionDef) and one.name.value == "__init__" for one in made):
         port.points.add(
             training.optimizers[0].call,
             "model-trains-itself",
@@ -128,11 +127,18 @@ def _refuse_lasting_evaluation(port: ProgramPort, training: TrainedStep) -> None
     """Refuse programs that go on to train in the mode of evaluation: the graph is compiled in one mode."""
     calls = {attribute_name(call.func): call for call in port.source.calls if not call.args}
     # Without layers that ask for the mode, there is no difference between the two.
-    asks = any(word in port.source.text for word in ("Dropout", "dropout", "BatchNorm"))
+    asks = any(
+        word in file.text
+        for file in port.source.files
+        for word in ("Dropout", "dropout", "BatchNorm")
+    )
     if "eval" not in calls or "train" in calls or not asks:
         return
     frame = port.source.frame(calls["eval"])
-    places = [calls["eval"], *(port.bindings.call_sites(frame) if frame is not None else ())]
+    places = [
+        calls["eval"],
+        *(port.bindings.call_sites(frame) if isinstance(frame, cst.FunctionDef) else ()),
+    ]
     if any(port.source.contains(training.entry, one) for one in places):
         port.points.add(
             calls["eval"],

@@ -8,7 +8,7 @@ from typing import Final
 CORPUS: Final = Path(__file__).parent / "corpus"
 
 REFUSED: Final = {
-    "accelerate_loop.py": "framework",
+    "accelerate_sums.py": "framework",
     "arguments_by_place.py": "arguments-by-place",
     "carried_state.py": "carried-state",
     "click_cli.py": "command-line-library",
@@ -21,5 +21,13 @@ REFUSED: Final = {
 """The pattern for which a program is refused."""
 ALREADY: Final = frozenset({"sambaflow_already.py"})
 """Programs that are left as they are."""
-PROGRAMS: Final = sorted(path.name for path in CORPUS.glob("*.py"))
+FOLDERS: Final = sorted(
+    path.relative_to(CORPUS).as_posix()
+    for name in ("main.py", "train.py")
+    for path in CORPUS.glob(f"*/{name}")
+)
+"""Programs of several files, by the one that is executed."""
+PROGRAMS: Final = [*sorted(path.name for path in CORPUS.glob("*.py")), *FOLDERS]
 ADAPTED: Final = [name for name in PROGRAMS if name not in REFUSED and name not in ALREADY]
+UNUSED_STEPS: Final = frozenset({"registry_package/train.py"})
+"""Programs with a step that nobody calls, which stays as it is."""

@@ -180,3 +180,45 @@ def test_parts_of_a_dictionary_leave_the_graph_by_themselves() -> None:
     text = adapt_source(ProgramFile(name, (CORPUS / name).read_text())).text
     # A run returns tensors: of the dictionary, what somebody reads.
     assert "accuracy(out_logits, y)" in text
+
+
+NEXT_BATCH = """\
+import torch
+
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.randn(8, 3)
+for step in range(4):
+    y = model(x)
+    if step >= 0:
+        loss = y.square().mean()
+        loss += y.abs().mean()
+    else:
+        loss = y.mean()
+    x = torch.randn(8, 3)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(y.detach().cpu().numpy().sum())
+"""
+
+
+def test_a_step_takes_the_batch_that_its_forward_pass_took() -> None:
+    result = adapt_source(ProgramFile("next.py", NEXT_BATCH))
+    assert [point.pattern for point in result.blocking] == ["changing-branch"]
+    text = adapt_source(
+        ProgramFile("next.py", NEXT_BATCH.replace("step >= 0", "model.bias is not None"))
+    ).text
+    run = text.index("samba.session.run(")
+    assert run < text.index("    x = torch.randn(8, 3)\n", run)
+    assert "named_inputs(x)" in text
+    assert "y.detach().numpy()" in text
+
+
+def test_a_value_that_changes_within_a_step_is_named() -> None:
+    text = NEXT_BATCH.replace("step >= 0", "model.bias is not None").replace(
+        "    optimizer.zero_grad()\n",
+        "    loss = loss + model(x).mean()\n    optimizer.zero_grad()\n",
+    )
+    points = adapt_source(ProgramFile("next.py", text)).blocking
+    assert ("host-work-between", 13) in [(point.pattern, point.line) for point in points]

@@ -1,0 +1,3 @@
+from utils.data import build_loader
+from utils.optim import build_optimizer
+from utils.seed import set_seed
