@@ -69,5 +69,4 @@ def find_tools() -> Mapping[str, Tool]:
     """Return all tools by name, in the order of their places; it takes a few milliseconds."""
     folders = (folder.name for folder in pkgutil.iter_modules(__path__) if folder.ispkg)
     tools: list[Tool] = [importlib.import_module(f"{__name__}.{name}").TOOL for name in folders]
-    # Two of the same place stand by name: whoever adds one need not number the others anew.
-    return {tool.name: tool for tool in sorted(tools, key=lambda tool: (tool.place, tool.name))}
+    return {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.place)}
