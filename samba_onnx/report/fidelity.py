@@ -158,6 +158,7 @@ def _about(own: PublishedProgram) -> tuple[PublishedProgram, ...]:
         min(known) / _BEYOND <= size <= max(known) * _BEYOND
         for size, known in zip(mine, zip(*sizes, strict=True), strict=False)
     )
+    # All rows or none: beyond their sizes other terms may take the most, which none of them has tried.
     return like if within else ()
 
 

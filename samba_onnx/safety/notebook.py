@@ -22,7 +22,7 @@ def notebook_table(caption: str, rows: Iterable[Sequence[object]], head: Sequenc
         f"<tr>{''.join(_cell(cell, 'td' if number else first) for number, cell in enumerate(row))}</tr>"
         for row in rows
     )
-    return f"<table><caption>{escape(printable(caption))}</caption>{titles}{body}</table>"
+    return f"<table><caption>{escape(printable(caption, 500))}</caption>{titles}{body}</table>"
 
 
 def _cell(content: object, tag: str) -> str:

@@ -45,6 +45,7 @@ def figure(report: Report, kind: str) -> Figure:
         raise MissingLibraryError(
             "Report.figure needs matplotlib: install it with pip install 'samba-onnx[figures]'"
         ) from None
+    # Not pyplot, which keeps every figure, and chooses how all are shown.
     drawn = Figure(figsize=(8, 4.5), layout="constrained")
     axes = drawn.add_subplot()
     draw(report, axes)

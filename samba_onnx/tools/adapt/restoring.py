@@ -90,6 +90,7 @@ class Restoring:
         for node in self.source.nodes:
             if isinstance(node, cst.If):
                 self._branch(node)
+        # Behind the branches: calls of one that is gone need no way back.
         for node in self.source.nodes:
             if isinstance(node, cst.Call) and not self.edits.is_gone(node):
                 self._call(node, self.source.imported(node.func))

@@ -58,6 +58,7 @@ def fitted(measured: Sequence[Measured]) -> Fit:
                 for unit in np.eye(len(names))
             ]
         ).T
+        # Not least squares alone: a constant that few times rest on would run away with their noise.
         normal = slopes.T @ slopes / _SPREAD**2 + np.eye(len(names)) / _PRIOR**2
         step = np.linalg.solve(normal, slopes.T @ errors / _SPREAD**2 + logs / _PRIOR**2)
         # The longest part of a section may become another one: half a step does not run past that.
@@ -80,6 +81,7 @@ def left_out(measured: Sequence[Measured]) -> list[float]:
     Args:
         measured: The times.
     """
+    # Every so many lines, not neighbours: those are often of one program, and would stand in for each other.
     folds = min(len(measured), _FOLDS)
     ratios = [0.0] * len(measured)
     for fold in range(folds):

@@ -66,6 +66,7 @@ def validate(
     constants: list[tuple[str, float, float, int]] = []
     if fit is not None:
         target, base = _one_target(targets)
+        # Of one time alone none is left to judge the fit by.
         if len(measured) < 2:
             raise UsageError(f"{results}: a fit needs two measured times and more")
         ratios = left_out(measured)
@@ -74,6 +75,7 @@ def validate(
         write_file(fit, text.encode())
     report = _report((results, fit), measured, ratios, constants)
     Display(json, quiet, verbose).show(report.headline, lambda rows: _text(report, rows), report)
+    # What a fit has seen says nothing of how near it is to what it has not.
     judged = ratios or [one.ratio for one in report.times]
     return EXIT_YES if all(1 / within <= ratio <= within for ratio in judged) else EXIT_NO
 
