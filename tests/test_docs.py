@@ -164,6 +164,7 @@ def test_the_commands_of_first_steps_run_in_their_order(folder: Path) -> None:
     assert not any(statuses.values()), statuses
 
 
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     "page",
     [

@@ -26,7 +26,7 @@ def test_numbers_and_accounting(name: str, level: str, tmp_path: Path) -> None:
     _check(cached_onnx(name, "tiny"), level, tmp_path)
 
 
-@pytest.mark.sampled(every=15)
+@pytest.mark.sampled(every=30)
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["o0", "o3"])
 @pytest.mark.parametrize("name", sorted(MODELS))

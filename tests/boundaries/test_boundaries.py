@@ -18,7 +18,7 @@ from tests.versions import needs
 TABLE = read()
 
 
-@pytest.mark.sampled(every=8)
+@pytest.mark.sampled(every=16)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SUBJECTS))
 def test_an_architecture_has_no_more_boundaries_than_the_table(name: str) -> None:

@@ -72,7 +72,7 @@ def test_a_wrong_result_is_noticed() -> None:
     assert verdict(case, other).reason.startswith("wrong: ")
 
 
-@pytest.mark.sampled(every=32)
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_sample_of_every_operator_is_as_the_table_says(shard: int) -> None:

@@ -27,7 +27,7 @@ def test_the_first_sample_of_some_operators(record_property: Record) -> None:
     _check(0, 120, FAST_SAMPLES, record_property)
 
 
-@pytest.mark.sampled(every=32)
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_the_first_sample_of_every_operator(shard: int, record_property: Record) -> None:

@@ -79,7 +79,7 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
             yield from tensors_of(item)
 
 
-@pytest.mark.sampled(every=4)
+@pytest.mark.sampled(every=8)
 @pytest.mark.quick(every=4)
 @pytest.mark.parametrize("rate", [0.05, 0.0], ids=["training", "inference"])
 @pytest.mark.parametrize("name", MODELS)

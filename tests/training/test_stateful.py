@@ -41,7 +41,7 @@ def test_unusual_structures_train_as_in_torch(case: Case, tmp_path: Path) -> Non
     check(case, tmp_path)
 
 
-@pytest.mark.sampled(every=4)
+@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("case", EVERY, ids=str)
 def test_layers_that_change_buffers_or_weights_train_as_in_torch(
     case: Case, tmp_path: Path

@@ -47,7 +47,7 @@ def assert_same(trained: Case, folder: Path) -> None:
     assert differences(on_device(trained, folder), *references) == []
 
 
-@pytest.mark.sampled(every=3)
+@pytest.mark.sampled(every=9)
 @pytest.mark.filterwarnings("ignore::samba_onnx.errors.BranchWarning")
 @pytest.mark.parametrize("name", list(BETWEEN))
 def test_rules_in_forward(tmp_path: Path, name: str) -> None:

@@ -68,7 +68,7 @@ def fetched(subject: Subject) -> onnx.ModelProto:
         pytest.skip(f"no package index hands out {error}")
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("name", [marked(name) for name in sorted(SUBJECTS)])
 def test_a_model_of_another_tool(name: str, tmp_path: Path) -> None:
     model = fetched(SUBJECTS[name])

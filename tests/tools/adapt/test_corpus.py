@@ -96,7 +96,7 @@ def test_a_program_of_several_files_computes_the_same(
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(every=12)
+@pytest.mark.sampled(every=24)
 @pytest.mark.parametrize("name", ADAPTED)
 def test_every_program_computes_the_same(
     samba_port: SambaPort, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

@@ -40,7 +40,7 @@ def test_a_program_comes_back(
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(every=24)
+@pytest.mark.sampled(every=60)
 @pytest.mark.parametrize("name", [name for name in ADAPTED if not name.startswith("accelerate")])
 def test_every_program_comes_back(
     samba_port: SambaPort, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
