@@ -66,7 +66,6 @@ def validate(
     constants: list[tuple[str, float, float, int]] = []
     if fit is not None:
         target, base = _one_target(targets)
-        # Of one time alone none is left to judge the fit by.
         if len(measured) < 2:
             raise UsageError(f"{results}: a fit needs two measured times and more")
         ratios = left_out(measured)
