@@ -64,7 +64,7 @@ def _signal(value: ir.Value, shape: tuple[Dimension, ...]) -> tuple[tuple[int, .
 
 def _sides(shape: tuple[Dimension, ...]) -> tuple[int, ...]:
     """Return the axes of rows and columns: channels are a number, behind the batch or at the end."""
-    if shape[1] not in _COLORS and shape[3] in _COLORS:
+    if shape[3] in _COLORS:
         return 1, 2
     # Where both may be channels, as in [batch, ?, ?, ?], nothing is known.
     return (2, 3) if isinstance(shape[1], int) else ()

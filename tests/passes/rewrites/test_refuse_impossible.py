@@ -181,6 +181,11 @@ def test_sizes_that_follow_when_constants_are_folded_are_looked_at(size: int, fi
 
 
 def test_a_model_whose_sizes_are_its_own_is_left_to_those_who_run_it() -> None:
-    model = onnx.parser.parse_model(PADDED.replace("batch, sequence", "1, 6"))
+    text = """<ir_version: 8, opset_import: ["" : 15]>
+        g (float[1, 1, 6] x, float[4, 1, 9] w) => (float y) { y = Conv(x, w) }"""
+    model = ir.from_proto(onnx.parser.parse_model(text))
     folded = RefuseImpossiblePass(folded=True)
-    assert not folded(ir.from_proto(model)).modified
+    assert not folded(model).modified
+    model.meta[ASSUMED] = {"x[2]": 6}
+    with pytest.raises(InvalidModelError, match="reaches over 9 elements of an input of 6"):
+        folded(model)

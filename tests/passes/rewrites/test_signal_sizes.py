@@ -38,6 +38,8 @@ SOUND = "axis = Constant <value_ints = [1]> () u = Unsqueeze({x}, axis) y = Conv
         ("batch,3,48,width", PLAIN, "float", (1, 3, 48, 224)),
         ("batch,rows,columns,3", PREPARED, "uint8", (1, 224, 224, 3)),
         ("batch,64,columns,3", PREPARED, "float", (1, 64, 224, 3)),
+        # Columns that could be channels are none, where channels stand in front.
+        ("batch,3,rows,4", PLAIN, "float", (1, 3, 224, 4)),
         # Where both axes may be channels, nothing is known; samples of a table are a batch.
         ("?,?,?,?", PLAIN, "float", (1, 1, 1, 1)),
         ("samples,3,8,8", PLAIN, "float", (1, 3, 8, 8)),

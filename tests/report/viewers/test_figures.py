@@ -46,6 +46,18 @@ def test_steps_are_as_high_as_calls_need_memory(report: Report) -> None:
     assert max(axes.patches[-1].get_data().values) == memory.peak_bytes
 
 
+def test_tiers_stand_on_each_other(report: Report) -> None:
+    memory = max(report.memory_timelines, key=lambda one: one.peak_bytes)
+    calls = tuple(
+        dataclasses.replace(call, bytes=3, tiers={"ddr": 1, "hbm": 2}) for call in memory.calls
+    )
+    two = dataclasses.replace(memory, calls=calls, peak_bytes=3)
+    lower, upper = axes_of(dataclasses.replace(report, memory_timelines=(two,)), "memory").patches
+    assert set(lower.get_data().values) == {1}
+    assert set(upper.get_data().values) == {3}
+    assert set(upper.get_data().baseline) == {1}
+
+
 def test_points_are_at_intensity_and_rate(report: Report) -> None:
     assert report.device is not None
     axes = axes_of(report, "roofline")
