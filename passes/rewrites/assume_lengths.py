@@ -18,9 +18,9 @@ from samba_onnx.passes.rewrites.inline_functions import InlineFunctionsPass
 from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.rewrites.lift_constants import LiftConstantsPass
 from samba_onnx.passes.rewrites.refuse_impossible import RefuseImpossiblePass
-from samba_onnx.passes.rewrites.signal_sizes import signal_sizes
+from samba_onnx.passes.rewrites.signal_sizes import FRAMES, signal_sizes
 
-DEFAULT_LENGTH: Final = 128
+DEFAULT_LENGTH: Final = FRAMES
 """Elements of a sequence where no table of positions says how many there may be."""
 
 _LONGEST: Final = 1024
