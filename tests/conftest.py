@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from samba_onnx.errors import MissingLibraryError
+from tests.costs import read_costs, rows_beyond, slow_rows
 from tests.failure_reports import shorten
 from tests.without_torch import HAS_TORCH, OnnxHalfModule, reason_to_leave_out, reason_to_skip
 
@@ -107,34 +108,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             )
 
 
-SLOW_FOLDERS = frozenset({"architectures", "generation", "training", "wild"})
-"""Whole networks, run for minutes: the fast tests of their rooms are in ``export`` and ``sessions``. One
-or two of each folder are marked as its representatives, so that the default test command tells of a
-folder that is broken as a whole."""
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow as a whole, and the rows of large tables that the default command or CI leaves out."""
-    rows = collections.Counter[tuple[str, ...]]()
-    quick_rows = collections.Counter[tuple[str, ...]]()
+    """Mark by what tests cost which of them the default command leaves out, and which CI."""
+    costs = read_costs()
+    quick = [item.nodeid for item in items if not item.get_closest_marker("slow")]
+    dear = slow_rows(quick, costs)
     for item in items:
-        function = (str(item.path), getattr(item, "originalname", item.name))
-        quick = item.get_closest_marker("quick")
-        if quick is not None and item.get_closest_marker("slow") is None:
-            block, place = divmod(quick_rows[function], quick.kwargs["every"])
-            # Each time another place: an option that comes around as often is not always the same.
-            if place != block % quick.kwargs["every"]:
-                item.add_marker(pytest.mark.slow)
-            quick_rows[function] += 1
-        stands_for_it = item.get_closest_marker("representative") is not None
-        if item.path.parent.name in SLOW_FOLDERS and not stands_for_it:
+        if item.nodeid in dear:
             item.add_marker(pytest.mark.slow)
-        table = item.get_closest_marker("sampled")
-        if table is not None and item.get_closest_marker("slow") is not None:
-            if rows[function] % table.kwargs["every"]:
-                item.add_marker(pytest.mark.exhaustive)
-            rows[function] += 1
+    in_ci = [item for item in items if item.get_closest_marker("slow")]
+    in_ci = [item for item in in_ci if not item.get_closest_marker("exhaustive")]
+    beyond = rows_beyond((item.nodeid for item in in_ci), costs)
+    for item in in_ci:
+        if item.nodeid in beyond:
+            item.add_marker(pytest.mark.exhaustive)
 
 
 if not HAS_TORCH:

@@ -104,8 +104,6 @@ COSTLY = "attention"
 """A module whose cases take as long as those of all modules up to "c"."""
 
 
-@pytest.mark.sampled(every=2)
-@pytest.mark.quick(every=6)
 @pytest.mark.parametrize(
     "module",
     [pytest.param(m, marks=pytest.mark.slow) if m == COSTLY else m for m in node_modules()],
@@ -121,7 +119,6 @@ def test_some_cases_of_the_costly_module(tmp_path: Path) -> None:
     assert counts["passed"] == counts["onnxruntime"] + counts["older than onnxruntime"] > 5
 
 
-@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     "kind",
     others_slow(["simple", "pytorch-converted", "pytorch-operator"], ["simple"]),
@@ -130,7 +127,6 @@ def test_disk_cases(kind: str, tmp_path: Path, record_property: Record) -> None:
     _check(kind, disk_cases([kind]), tmp_path, record_property)
 
 
-@pytest.mark.slow
 def test_light_cases(tmp_path: Path, record_property: Record) -> None:
     _check("light", disk_cases(["light"]), tmp_path, record_property)
 
@@ -175,7 +171,6 @@ REFERENCE_FAULTS = {
 """All cases of the suite that onnxruntime passes and onnx.reference does not: 6 of the 1,530 from opset 7 on."""
 
 
-@pytest.mark.slow
 def test_a_sample_on_the_reference_engine(tmp_path: Path, record_property: Record) -> None:
     """With onnx 1.23, 278 of the 280 cases of the sample that onnxruntime passes pass here, too."""
     counts: collections.Counter[str] = collections.Counter()

@@ -97,8 +97,6 @@ PLACES = {
 }
 
 
-@pytest.mark.sampled(every=20)
-@pytest.mark.quick(every=11)
 @pytest.mark.parametrize("dead", [True, False], ids=["then", "else"])
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())
 @pytest.mark.parametrize("misfit", MISFITS.values(), ids=MISFITS.keys())

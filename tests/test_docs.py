@@ -142,7 +142,6 @@ def test_interactive_samples_run(page: Path, folder: Path, monkeypatch: pytest.M
     assert not results.failed, "".join(said)
 
 
-@pytest.mark.slow  # thirty commands
 def test_the_commands_of_first_steps_run_in_their_order(folder: Path) -> None:
     port = Path(sys.executable).with_name("samba-port")
     commands = [
@@ -164,7 +163,6 @@ def test_the_commands_of_first_steps_run_in_their_order(folder: Path) -> None:
     assert not any(statuses.values()), statuses
 
 
-@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(
     "page",
     [

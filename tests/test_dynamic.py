@@ -316,7 +316,6 @@ def test_a_nameless_shape_needs_a_model_with_one_input() -> None:
         samba_onnx.analyze(model(TIED), input_shapes={"": (1, 4)})
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("from_file", [False, True])
 def test_graphs_for_several_sizes_share_their_weights(from_file: bool, tmp_path: Path) -> None:
     given = model(CLASSIFIER, {**SIZES, "kernel": (300, 3, 3, 3), "matrix": (300, 5)})

@@ -54,8 +54,6 @@ def test_convert_refuses_every_hostile_model(tmp_path: Path) -> None:
     assert seen >= 150
 
 
-@pytest.mark.sampled(every=12)
-@pytest.mark.slow
 @pytest.mark.timeout(1800)  # some 20 processes, one after the other
 @pytest.mark.parametrize("shard", range(12))
 def test_the_command_line_refuses_every_hostile_model(shard: int, tmp_path: Path) -> None:
@@ -73,8 +71,6 @@ def test_the_command_line_refuses_every_hostile_model(shard: int, tmp_path: Path
 
 
 # The shard varies fastest: a sample has each command.
-@pytest.mark.sampled(every=9)
-@pytest.mark.slow
 @pytest.mark.parametrize("command", [["inspect", "--verify"], ["run", "--random", "0"], ["verify"]])
 @pytest.mark.parametrize("shard", range(9))
 def test_the_command_line_refuses_every_hostile_pef(

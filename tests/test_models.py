@@ -19,15 +19,12 @@ QUICK = ("lenet", "lstm")
 """What takes several processes or plans runs on these in the default tests."""
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("level", ["o0", "o3"])
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_numbers_and_accounting(name: str, level: str, tmp_path: Path) -> None:
     _check(cached_onnx(name, "tiny"), level, tmp_path)
 
 
-@pytest.mark.sampled(every=30)
-@pytest.mark.slow
 @pytest.mark.parametrize("level", ["o0", "o3"])
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_numbers_and_accounting_at_full_size(name: str, level: str, tmp_path: Path) -> None:
@@ -59,7 +56,6 @@ def test_the_reference_sample_travels_with_the_pef(name: str, tmp_path: Path) ->
         assert samba_onnx.self_test(pef).passed
 
 
-@pytest.mark.sampled(every=2)
 @needs("onnx", "1.23")  # the second engine of older ones lacks Gelu, and LSTM in two directions
 @pytest.mark.parametrize("name", others_slow(sorted(MODELS), QUICK))
 def test_the_second_engine_agrees_with_the_sample_and_with_the_model(

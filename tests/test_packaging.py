@@ -153,7 +153,6 @@ def copy_checkout(place: Path) -> Path:
     return place
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("installed", [False, True], ids=["bare", "wheel"])
 def test_links_that_are_plain_text_files(installed: bool, tmp_path: Path) -> None:
     """As git makes them on Windows, and whoever unpacks an archive there."""
@@ -191,7 +190,6 @@ def test_links_that_are_plain_text_files(installed: bool, tmp_path: Path) -> Non
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
 def test_an_unpacked_sdist_is_a_checkout_without_links(tmp_path: Path) -> None:
     source = copy_checkout(tmp_path / "source")
     build = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"

@@ -26,7 +26,6 @@ def _yaml(path: Path) -> dict[Any, Any]:
     return read
 
 
-@pytest.mark.slow
 def test_two_builds_of_one_commit_are_one_wheel(tmp_path: Path) -> None:
     build = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"
     digests = set()

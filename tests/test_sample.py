@@ -61,7 +61,6 @@ def test_outputs_of_another_type_than_declared_are_refused(tmp_path: Path) -> No
     assert _nothing_in(tmp_path)
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("declared", [[2, 3], ["n", 3], [None, None], None])
 def test_outputs_that_agree_are_kept(
     declared: list[int | str | None] | None, tmp_path: Path
@@ -71,7 +70,6 @@ def test_outputs_that_agree_are_kept(
         assert pef.reference_outputs()["y"].shape == (2, 3)
 
 
-@pytest.mark.slow
 def test_a_sample_that_never_ends_is_given_up_and_says_what_to_do(tmp_path: Path) -> None:
     begin = time.perf_counter()
     with pytest.raises(ModelLimitError, match=r"--sample-seconds.*--no-sample") as refusal:

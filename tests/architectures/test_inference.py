@@ -51,7 +51,6 @@ def _check(name: str, workers: Workers) -> None:
     assert compiled["on_rdu"] > 0
 
 
-@pytest.mark.representative
 @pytest.mark.filterwarnings("ignore")  # as the processes do, of what libraries say of themselves
 def test_an_architecture_computes_what_torch_does_in_one_process(tmp_path: Path) -> None:
     """Two processes would import torch and transformers once more each."""
@@ -70,8 +69,6 @@ def test_a_compiled_architecture_computes_what_torch_does(name: str, workers: Wo
     _check(name, workers)
 
 
-@pytest.mark.sampled(every=64)
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(ARCHITECTURES) - set(QUICK)))
 def test_every_architecture_computes_what_torch_does(name: str, workers: Workers) -> None:
     if not ARCHITECTURES[name].limit:
@@ -81,7 +78,6 @@ def test_every_architecture_computes_what_torch_does(name: str, workers: Workers
         _check(name, workers)
 
 
-@pytest.mark.representative
 def test_a_wrong_result_is_noticed() -> None:
     right = Outcome(outputs=1, error=1e-6, own_error=0.0, reaction=1.0, seconds=1.0)
     assert right.passed

@@ -36,7 +36,6 @@ def test_five_steps_are_those_of_torch(name: str, worker: Worker) -> None:
     _check(name, worker)
 
 
-@pytest.mark.sampled(every=80)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(_TRAINED - set(QUICK)))
 def test_five_steps_of_every_architecture_are_those_of_torch(name: str, worker: Worker) -> None:
@@ -57,7 +56,6 @@ def test_a_learning_rate_on_the_device_that_is_off_by_one_percent_fails(tmp_path
     assert not trained.passed
 
 
-@pytest.mark.representative
 def test_an_oracle_that_would_let_a_wrong_trainer_pass_is_none() -> None:
     right = Trained(1, 1e-7, 1e-7, 0.1, "weight", 500.0, (), 1.0)
     assert right.passed

@@ -18,20 +18,16 @@ from tests.versions import needs
 TABLE = read()
 
 
-@pytest.mark.sampled(every=12)
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(REPRESENTATIVES))
 def test_a_model_converts_as_the_table_says(name: str, tmp_path: Path) -> None:
     changes = difference(measure(REPRESENTATIVES[name], tmp_path), TABLE.get(name))
     assert not changes, changes
 
 
-@pytest.mark.representative
 def test_the_table_has_every_model_and_no_other() -> None:
     assert set(TABLE) == set(REPRESENTATIVES)
 
 
-@pytest.mark.representative
 @needs("transformers", "5.23")  # older ones have fewer
 def test_every_class_has_a_model() -> None:
     module = transformers.models.auto.modeling_auto
@@ -45,25 +41,21 @@ def test_every_class_has_a_model() -> None:
     assert {one.auto for one in REPRESENTATIVES.values()} == classes - {base.__name__}
 
 
-@pytest.mark.representative
 def test_what_converts_computes_what_torch_computes() -> None:
     wrong = {name for name, outcome in TABLE.items() if outcome.converts and not outcome.agrees}
     assert not wrong
 
 
-@pytest.mark.representative
 def test_what_does_not_convert_has_a_sentence() -> None:
     for name, outcome in TABLE.items():
         assert outcome.converts or len(outcome.reason) > 40, name
 
 
-@pytest.mark.representative
 @needs("transformers", "5.23")  # which it names
 def test_the_page_is_that_of_the_table() -> None:
     assert PAGE.read_text() == page(TABLE), "python -m docs.generators.auto_models writes it"
 
 
-@pytest.mark.representative
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     row = Outcome(True, True, 1e-7, "DynamicCache", {"TopK": 2})
     table = {"b": row, "a": Outcome(False, reason="why")}

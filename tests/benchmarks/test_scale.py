@@ -33,7 +33,6 @@ def test_a_row_with_other_layers_is_the_same_but_for_them() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 @pytest.mark.parametrize("level", ["o0", "o3"])
 @pytest.mark.parametrize(
     ("name", "layers"),
@@ -70,7 +69,6 @@ TOLERANCE = 1.003
 1.0016 today, because more layers are more than one section."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.exhaustive if "gpt2" in name else ()) for name in SMALL],

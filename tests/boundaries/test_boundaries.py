@@ -18,8 +18,6 @@ from tests.versions import needs
 TABLE = read()
 
 
-@pytest.mark.sampled(every=16)
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SUBJECTS))
 def test_an_architecture_has_no_more_boundaries_than_the_table(name: str) -> None:
     counts = count(name)
@@ -28,13 +26,11 @@ def test_an_architecture_has_no_more_boundaries_than_the_table(name: str) -> Non
     assert not worse, worse
 
 
-@pytest.mark.representative
 def test_no_architecture_has_more_boundaries_than_before() -> None:
     more = {name for name, row in TABLE.items() if row.after.boundaries > row.before.boundaries}
     assert not more
 
 
-@pytest.mark.representative
 def test_the_table_has_forty_architectures_and_those_only() -> None:
     assert set(TABLE) == set(SUBJECTS)
     assert len(SUBJECTS) >= 40
@@ -43,13 +39,11 @@ def test_the_table_has_forty_architectures_and_those_only() -> None:
     assert not set(SUBJECTS) & set(models.MODELS)
 
 
-@pytest.mark.representative
 @needs("transformers", "5.23")  # which it names
 def test_the_page_is_that_of_the_table() -> None:
     assert PAGE.read_text() == page(TABLE), "python -m docs.generators.boundaries writes it"
 
 
-@pytest.mark.representative
 def test_what_is_worse_is_told(tmp_path: Path) -> None:
     counts = Counts(2, 5, 640, {"TopK": 1})
     row = Row(dataclasses.replace(counts, boundaries=4), counts)

@@ -54,7 +54,6 @@ def running(*arguments: object) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [
@@ -288,7 +287,6 @@ def test_memory_that_runs_out_is_named() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("arguments", [["--help"], ["ops", "--json", "-"]])
 def test_a_reader_that_goes_away_is_no_error(arguments: list[str]) -> None:
     read, write = os.pipe()
@@ -304,7 +302,6 @@ def test_a_reader_that_goes_away_is_no_error(arguments: list[str]) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [["targets"], ["run", "{mixed}", "--random", "0"]])
 def test_a_full_disk_is_one_line(mixed: Path, arguments: list[str]) -> None:

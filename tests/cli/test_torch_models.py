@@ -215,7 +215,6 @@ def test_a_training_program_is_analyzed_as_it_is_compiled(
     assert differing <= {"members", "notes"}
 
 
-@pytest.mark.slow
 def test_a_program_that_rounds_at_random_is_checked_and_compared(
     samba_port: SambaPort, tmp_path: Path
 ) -> None:
@@ -384,7 +383,6 @@ def test_options_that_do_not_fit(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow  # another process that imports torch
 def test_the_process_answers_without_a_traceback(tmp_path: Path) -> None:
     program = [sys.executable, "-m", "samba_onnx.cli", "convert", f"{HERE}:leaving"]
     done = subprocess.run(

@@ -49,14 +49,11 @@ def assert_right(model: onnx.ModelProto, folder: Path) -> None:
         assert len(reasons) <= len(pef.manifest.graphs[0].inputs) + 1
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("kind", FAST)
 def test_a_right_conversion_passes(kind: str, tmp_path: Path) -> None:
     assert_right(MAKERS[kind](0), tmp_path)
 
 
-@pytest.mark.sampled(every=4)
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("kind", MAKERS)
 def test_right_conversions_of_several_kinds_and_seeds_pass(
@@ -100,8 +97,6 @@ def test_a_target_whose_table_has_the_integers_keeps_them(tmp_path: Path) -> Non
     assert list(kinds.values()) == [({"Round"}, False), ({"QuantizeLinear"}, True)]
 
 
-@pytest.mark.sampled(every=3)
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind.startswith("float16")])
 def test_float16_in_bfloat16_passes_by_the_roundings_of_that(
@@ -140,8 +135,6 @@ FAULTS: dict[str, tuple[dict[str, str], Callable[[np.ndarray], np.ndarray]]] = {
 """By fault, the ends of the names of the tensors that have it, and what becomes of their numbers."""
 
 
-@pytest.mark.sampled(every=27)
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float16 BERT", "QDQ BERT"])
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("seed", [0, 5])

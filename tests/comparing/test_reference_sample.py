@@ -269,7 +269,6 @@ def test_an_answer_that_contradicts_the_model_is_refused_with_its_name(
     assert len(asked) == 1
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("element", [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16])
 def test_a_sample_reads_all_of_a_table_in_three_runs(element: int, tmp_path: Path) -> None:
     with samba_onnx.convert(_embedding(element), tmp_path / "m.pef") as pef:

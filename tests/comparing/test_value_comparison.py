@@ -108,7 +108,6 @@ def test_values_of_one_section_are_judged_in_the_order_in_which_they_are_compute
     assert {value.name for value in result.values if value.dtype == "int64"} == {"k"}
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("operator", BROKEN)
 def test_a_wrong_value_is_found_where_it_begins(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: str

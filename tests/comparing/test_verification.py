@@ -311,7 +311,6 @@ def test_outputs_of_any_origin_can_be_compared() -> None:
         assert (loose.rtol, loose.atol) == wanted
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("element", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
 def test_convolutions_of_16_bits_have_a_sample_and_agree(element: int, tmp_path: Path) -> None:
     """Of opset 22, which allows bfloat16 for them; onnxruntime has no such kernel."""

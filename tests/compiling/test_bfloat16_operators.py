@@ -142,8 +142,6 @@ def cases_of(module: str) -> Iterator[BackendCase]:
             yield case
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(every=144)
 @pytest.mark.parametrize("precision", ["bf16", "mixed"])
 @pytest.mark.parametrize("module", node_modules())
 def test_an_operator_runs_in_a_lower_precision(module: str, precision: str, tmp_path: Path) -> None:

@@ -128,7 +128,6 @@ def test_a_cache_that_attention_widens_takes_what_the_ledger_measures(tmp_path: 
     assert cut.cache_bytes_per_token == 3 * (8 + 6) * 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rdus", [8, pytest.param(16, marks=pytest.mark.exhaustive)])
 def test_llama_3_70b_without_weights(tmp_path: Path, rdus: int) -> None:
     folder = tmp_path / "llama"

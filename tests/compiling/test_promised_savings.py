@@ -84,8 +84,6 @@ def test_savings_are_those_of_a_plan_with_the_operator(seed: int) -> None:
     check(seed)
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(every=10)
 @pytest.mark.parametrize("block", range(20))
 def test_savings_of_two_hundred_graphs(block: int) -> None:
     # Ten graphs each: of some none has a refused operator, of ten at least one has.

@@ -91,8 +91,6 @@ def check(model: onnx.ModelProto, folder: Path, **options: Any) -> Manifest:
         return pef.manifest
 
 
-@pytest.mark.sampled(every=3)
-@pytest.mark.quick(every=4)
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "mixed"])
 @pytest.mark.parametrize(
     ("operator", "options"),
@@ -135,8 +133,6 @@ def test_a_body_in_bfloat16_rounds_as_its_steps_do(operator: str, tmp_path: Path
         np.testing.assert_array_equal(repeated[name], value)
 
 
-@pytest.mark.quick(every=3)
-@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
 @pytest.mark.parametrize("level", ["o0", "o1", "o3"])
 def test_nothing_but_work_grows_with_the_length(operator: str, level: str, tmp_path: Path) -> None:

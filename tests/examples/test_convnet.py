@@ -108,7 +108,6 @@ def test_it_trains_as_in_eager_torch(
     assert capsys.readouterr().out == f"Test accuracy: {accuracy(model, Path('data'), 8):.4f}\n"
 
 
-@pytest.mark.slow
 def test_dropout_changes_training(
     run_here: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

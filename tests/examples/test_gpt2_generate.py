@@ -72,7 +72,6 @@ def test_greedy_text_in_this_process(
     assert ast.literal_eval(capsys.readouterr().out) == eager(PROMPTS[:1], 0, {})[0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "prompts", "options"),
     [

@@ -120,7 +120,6 @@ def data(run_here: Callable[..., None], tmp_path: Path, monkeypatch: pytest.Monk
 SIZES = ("-b", 4, "--max-seq-length", 8, "--hidden-size", 16, "--num-layers", 1)
 
 
-@pytest.mark.slow
 def test_it_trains_as_in_eager_torch(
     run_here: Callable[..., None], data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,7 +134,6 @@ def test_it_trains_as_in_eager_torch(
     assert_same_model(Path("b"), model, 1e-6)
 
 
-@pytest.mark.slow
 def test_it_goes_on_from_a_checkpoint_in_several_files(
     run_here: Callable[..., None], data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -84,7 +84,6 @@ def test_it_trains_as_in_eager_torch(
     assert_as_in_eager(printed, Path("a.pt"), train_eagerly(Path("data"), 4, 2, momentum=0.5))
 
 
-@pytest.mark.slow
 def test_all_commands_in_processes_of_their_own(tmp_path: Path) -> None:
     """As they are printed in the README: the batch size is 1, and there is no momentum."""
     run_section(DATA, tmp_path)

@@ -40,8 +40,6 @@ def test_sections_that_are_compared_are_run() -> None:
         assert "run_section(" in text
 
 
-@pytest.mark.sampled(every=2)
-@pytest.mark.slow
 @pytest.mark.parametrize("title", sorted(sections().keys() - COMPARED.keys() - {DATA}))
 def test_the_commands_work_as_they_are_printed(title: str, tmp_path: Path) -> None:
     run_section(DATA, tmp_path)

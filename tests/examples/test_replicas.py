@@ -43,7 +43,6 @@ def train_eagerly(root: Path) -> tuple[nn.Sequential, float]:
     return model, sum(losses) / len(losses)
 
 
-@pytest.mark.slow
 def test_two_replicas_train_as_one_process_on_the_joined_batch(tmp_path: Path) -> None:
     run_section(DATA, tmp_path)
     _, printed, _, tuned = run_section("Several replicas", tmp_path)

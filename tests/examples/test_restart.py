@@ -42,8 +42,6 @@ def children(pid: int) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.sampled(every=2)
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").exists(), reason="finds the replicas in /proc")
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_training_that_lost_a_replica_ends_with_the_same_weights(

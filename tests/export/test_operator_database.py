@@ -73,7 +73,6 @@ def test_a_wrong_result_is_noticed() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_sample_of_every_operator_is_as_the_table_says(shard: int) -> None:
     page, exporter = _page(), Exporter()

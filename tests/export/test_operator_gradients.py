@@ -87,8 +87,6 @@ def test_a_wrong_gradient_is_noticed(name: str) -> None:
     assert is_counted(found)
 
 
-@pytest.mark.sampled(every=32)
-@pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_sample_of_every_operator_is_as_the_table_says(shard: int, page: str) -> None:
     rows = map(torch_gradients.run_operator, torch_gradients.candidates()[shard::SHARDS])

@@ -104,8 +104,6 @@ def sentence(model: nn.Module, training: bool = False, kind: type[Exception] = S
     return text
 
 
-@pytest.mark.quick(every=3)
-@pytest.mark.sampled(every=6)
 @pytest.mark.parametrize("decorator", DECORATORS)
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize(

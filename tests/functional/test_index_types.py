@@ -165,8 +165,6 @@ def _samples(op: Any) -> Iterator[Any]:
             return
 
 
-@pytest.mark.sampled(every=6)
-@pytest.mark.slow
 @pytest.mark.parametrize("shard", range(6))
 def test_no_function_of_torch_is_missing(shard: int) -> None:
     """Every int64 operand of torch's own samples may be int16."""

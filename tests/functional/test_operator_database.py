@@ -28,14 +28,12 @@ def test_the_first_sample_of_some_operators(record_property: Record) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_the_first_sample_of_every_operator(shard: int, record_property: Record) -> None:
     _check(shard, SHARDS, FAST_SAMPLES, record_property)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_sample_of_every_operator(shard: int, record_property: Record) -> None:
     _check(shard, SHARDS, None, record_property)

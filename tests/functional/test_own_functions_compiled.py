@@ -90,7 +90,6 @@ class Model(nn.Module):
         return self.function(self.weight, *operands)
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", CASES)
 def test_forward(name: str) -> None:
     function, operands = CASES[name]
@@ -99,7 +98,6 @@ def test_forward(name: str) -> None:
     assert not comparison.notes
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", CASES)
 def test_backward(name: str) -> None:
     function, operands = CASES[name]

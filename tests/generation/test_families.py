@@ -25,7 +25,6 @@ SAMPLE = ("mistral", "gemma2", "gpt_oss", "bloom", "falcon", "opt", "mamba", "ll
 positions, states, chunks."""
 
 
-@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("family", SAMPLE)
 @needs("transformers", "5.23")  # older ones keep their states in other classes
 def test_a_family_of_each_kind_generates_equal_tokens(family: str, tmp_path: Path) -> None:
@@ -42,7 +41,6 @@ def test_a_family_generates_as_the_table_says(family: str, tmp_path: Path) -> No
     assert not changes, changes
 
 
-@pytest.mark.representative
 @needs("transformers", "5.23")  # older ones have fewer
 def test_the_table_has_every_family_and_no_other() -> None:
     assert set(TABLE) == set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES), (
@@ -50,7 +48,6 @@ def test_the_table_has_every_family_and_no_other() -> None:
     )
 
 
-@pytest.mark.representative
 def test_no_other_family_generates_other_tokens() -> None:
     # Its generate disagrees with itself: of a prompt of five tokens the eighth choice has logits that are 0.3 of the
     # largest away from those of the same text read in one piece, where others, Mistral for one, are within 1e-6.
@@ -58,7 +55,6 @@ def test_no_other_family_generates_other_tokens() -> None:
     assert differing == ["dots3_note_text"]
 
 
-@pytest.mark.representative
 def test_what_is_refused_has_a_sentence_that_says_what_to_do() -> None:
     words = ("give ", "try ", "compile ", "generate with", "set ", "run ", "choose ", "use ")
     for name, outcome in TABLE.items():
@@ -67,19 +63,16 @@ def test_what_is_refused_has_a_sentence_that_says_what_to_do() -> None:
             assert "unknown line" not in outcome.reason, name
 
 
-@pytest.mark.representative
 def test_equal_tokens_are_no_ties() -> None:
     # Rounding of float32 through two layers is near 1e-6 of the largest logit.
     assert all(one.margin > 1e-5 for one in TABLE.values() if one.result == "equal")
 
 
-@pytest.mark.representative
 @needs("transformers", "5.23")  # which it names
 def test_the_page_is_that_of_the_table() -> None:
     assert PAGE.read_text() == page(TABLE), "python -m docs.generators.generation writes it"
 
 
-@pytest.mark.representative
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     row = Outcome("equal", "window, rows", 2, True, 1e-3)
     table = {"b": row, "a": Outcome("refused", reason="why")}

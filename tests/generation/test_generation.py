@@ -65,10 +65,7 @@ def test_tokens_that_the_device_chooses_stay_there(session: SambaSession, tmp_pa
 
 @pytest.mark.parametrize(
     "build",
-    [
-        pytest.param(gpt2, id="gpt2", marks=pytest.mark.representative),
-        pytest.param(qwen, id="qwen"),
-    ],
+    [pytest.param(gpt2, id="gpt2"), pytest.param(qwen, id="qwen")],
 )
 def test_other_decoders(
     session: SambaSession, build: Callable[[], PreTrainedModel], tmp_path: Path

@@ -67,7 +67,6 @@ def test_cases_that_training_needs_most() -> None:
     assert counts["passed"] >= 200
 
 
-@pytest.mark.slow
 def test_all_cases() -> None:
     counts, problems = _count(node_cases())
     print("\n".join(problems))
@@ -76,7 +75,6 @@ def test_all_cases() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_torch_traces_every_case_that_passes() -> None:
     cases = (

@@ -45,7 +45,6 @@ def test_merged_norms_are_recognised() -> None:
     assert "optimize=False" in text
 
 
-@pytest.mark.slow
 def test_unoptimised_and_tied_norms_are_not_suspected() -> None:
     value = torch.randn(2, 8)
     assert not _warnings(exported(_Norms(tied=False), value, optimize=False))

@@ -308,7 +308,6 @@ def test_only_paths_and_models_are_taken(source: object) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 @pytest.mark.parametrize("cases", [disk_cases, all_cases])
 def test_no_backend_case_is_refused(
     cases: Callable[[], Iterator[BackendCase]],

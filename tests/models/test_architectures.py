@@ -40,7 +40,6 @@ def count(name: str, variant: str = "full") -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_full_model_has_the_published_number_of_parameters(name: str) -> None:
     assert count(name) == PUBLISHED[name]
@@ -79,7 +78,6 @@ def test_outputs_are_of_order_one_and_react_to_the_input(name: str) -> None:
         assert float((one - other).std()) > 0.3 * float(one.std())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet50", "bert", "vit"])
 def test_deep_models_react_to_the_input_at_full_size(name: str) -> None:
     example = build(name, "full")

@@ -80,7 +80,6 @@ def test_dynamic_axes_take_other_sizes(name: str) -> None:
     assert dimensions(first) == ["batch", "sequence"]
 
 
-@pytest.mark.slow
 def test_without_optimization_batch_norms_stay(tmp_path: Path) -> None:
     example = build("resnet50", "tiny")
     path = export_example(example, tmp_path / "raw.onnx", optimize=False)

@@ -41,7 +41,6 @@ def largest_difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     return float((ours.double() - theirs.detach().double()).abs().max())
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(
     ("ours", "theirs", "options", "dtype", "tolerance"),
     [
@@ -148,7 +147,6 @@ SCHEDULES: dict[str, tuple[Any, Any, dict[str, Any], list[dict[str, Any]]]] = {
 """What a run sets before each step, of an optimizer that was compiled with other values."""
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_number_may_change_at_every_step(name: str) -> None:
     ours, theirs, options, schedule = SCHEDULES[name]
@@ -194,7 +192,6 @@ def test_without_momentum_a_bad_gradient_leaves_no_trace(value: float) -> None:
         torch.testing.assert_close(runner.memory[name], before[name] - 0.1)
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("limit", [0.0, 0.5, 1e6])
 @pytest.mark.parametrize(("ours", "theirs"), [(SGD, torch.optim.SGD), (AdamW, torch.optim.AdamW)])
 def test_gradients_are_clipped_as_torch_clips_them(ours: Any, theirs: Any, limit: float) -> None:
@@ -279,7 +276,6 @@ def test_optimizers_and_groups_keep_to_their_own_parameters() -> None:
     assert kinds == [SectionType.GRADNORM] * 2 + [SectionType.OPT] * 2
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(
     ("ours", "options"),
     [(SGD, {"momentum": 0.9}), (AdamW, {"weight_decay": 0.1}), (Adam, {"amsgrad": True})],

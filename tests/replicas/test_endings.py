@@ -35,7 +35,6 @@ when = "after"
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads threads' names in /proc")
 def test_no_thread_of_a_group_outlives_the_program(tmp_path: Path) -> None:
     program = tmp_path / "program.py"

@@ -40,8 +40,6 @@ SAMBA, SAMBAFLOW = "import samba_onnx", "import sambaflow.samba"
 STATED = '"gloo", rank=rank, world_size=size'
 
 
-@pytest.mark.sampled(every=3)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("late", "imports", "group"),
     [

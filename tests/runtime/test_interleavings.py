@@ -429,7 +429,5 @@ def test_any_order_gives_the_values_of_the_plain_model(machine: type[Interleavin
     run_state_machine_as_test(machine, settings=_settings(20, Phase.generate))
 
 
-@pytest.mark.sampled(every=2)
-@pytest.mark.slow
 def test_many_orders_give_the_values_of_the_plain_model(machine: type[Interleaving]) -> None:
     run_state_machine_as_test(machine, settings=_settings(200))

@@ -72,8 +72,6 @@ def test_a_sample_of_mutations_is_converted_or_refused(part: int, tmp_path: Path
     assert sum(tried) > EACH // 2
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(every=40)
 @pytest.mark.parametrize("part", range(120))
 def test_mutations_of_the_whole_suite_are_converted_or_refused(part: int, tmp_path: Path) -> None:
     models = _all_models()

@@ -73,7 +73,6 @@ def model(
     return made
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", others_slow(CASES, QUICK))
 def test_old_models_compute_what_they_said(name: str, tmp_path: Path) -> None:
     opset, body, weights, expected = CASES[name]
@@ -92,7 +91,6 @@ def test_old_models_compute_what_they_said(name: str, tmp_path: Path) -> None:
     assert given.SerializeToString() == before
 
 
-@pytest.mark.slow
 def test_large_weights_stay_in_their_file(tmp_path: Path) -> None:
     weight = np.random.default_rng(0).standard_normal((64, 3, 9, 9)).astype(np.float32)
     given = model(6, "y = Conv(x, w)", {"w": weight}, (1, 3, 9, 9))

@@ -53,7 +53,6 @@ for line in {lines!r}:
 """
 
 
-@pytest.mark.slow
 def test_all_commands_work_without_the_calls_of_linux(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(WINDOWS, encoding="utf-8")

@@ -59,6 +59,5 @@ def test_time_is_limited() -> None:
         infer_output_types(model, seconds=0.01)
 
 
-@pytest.mark.slow
 def test_channels_of_a_block_are_asked_for_in_a_child() -> None:
     assert channel_block() in (4, 8, 16, 32)

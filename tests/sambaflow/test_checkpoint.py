@@ -180,7 +180,6 @@ def test_a_model_that_was_not_traced_has_no_device(tmp_path: Path) -> None:
         load_sharded_checkpoint(Network(), folder)
 
 
-@pytest.mark.slow
 def test_replicas_train_from_a_checkpoint_that_all_of_them_load(tmp_path: Path) -> None:
     """Three, so that rings are cut into unequal chunks; other weights on one of them are refused."""
     program: Any = importlib.import_module("tests.sambaflow.replicas_program")

@@ -81,7 +81,6 @@ def test_spawned_processes_and_interpreters_find_it(path: str, tmp_path: Path) -
     ]
 
 
-@pytest.mark.slow
 def test_workers_of_a_dataloader_find_it(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(LOADING)
     batches = "[[0.0, 1.0], [2.0, 3.0]]"

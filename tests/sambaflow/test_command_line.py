@@ -393,7 +393,6 @@ for line in ("compile --data-parallel", "run", "run --data-parallel", "test --da
 """
 
 
-@pytest.mark.slow  # another process that imports torch; test_process_groups has one
 def test_data_parallel_joins_the_group_of_the_process_unless_it_compiles() -> None:
     launchers = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "OMPI_", "PMI_", "MV2_")
     done = subprocess.run(

@@ -119,7 +119,6 @@ def expected_losses(epochs: int) -> list[float]:
     return losses
 
 
-@pytest.mark.slow
 def test_a_program_compiles_and_runs_in_two_processes(tmp_path: Path) -> None:
     (tmp_path / "logreg.py").write_text(PROGRAM)
 

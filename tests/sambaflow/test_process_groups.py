@@ -60,7 +60,6 @@ def test_one_process_is_a_group_of_one_and_mpi_is_gloo() -> None:
     assert errors.count("torch is built without MPI: processes talk through gloo") == 1
 
 
-@pytest.mark.slow
 def test_processes_of_mpirun_find_each_other() -> None:
     """Both are children of this process, as they would be of mpirun."""
     rank, size, local = LAUNCHERS["Open MPI"]
@@ -70,7 +69,6 @@ def test_processes_of_mpirun_find_each_other() -> None:
         assert output.splitlines() == [f"{number} 2 gloo [3.0, 3.0, 3.0]", "again"], errors
 
 
-@pytest.mark.slow
 def test_processes_that_count_each_other_differently_are_refused() -> None:
     rank, size, local = LAUNCHERS["Open MPI"]
     counts = ("2", "3")
@@ -113,7 +111,6 @@ REAL = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("launcher", REAL)
 def test_a_launcher_starts_a_program_that_asks_for_mpi(launcher: str, tmp_path: Path) -> None:
     if "mpirun" in launcher and not MPIRUN.exists():
@@ -136,7 +133,6 @@ def test_a_launcher_starts_a_program_that_asks_for_mpi(launcher: str, tmp_path: 
     assert done.stderr.count("torch is built without MPI") == 2
 
 
-@pytest.mark.slow
 def test_what_a_program_says_itself_is_left_as_it_is(tmp_path: Path) -> None:
     meeting = tmp_path / "meeting"
     arguments = f'"gloo", init_method="file://{meeting}", rank=0, world_size=1'

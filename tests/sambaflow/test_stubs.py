@@ -85,7 +85,6 @@ def test_a_checkout_has_no_stubs_that_are_out_of_date() -> None:
     assert stale == [], "python -m samba_onnx.sambaflow.stubs"
 
 
-@pytest.mark.slow
 def test_mypy_knows_what_a_program_imports(tmp_path: Path) -> None:
     package = tmp_path / "samba_onnx"
     package.mkdir()

@@ -48,7 +48,6 @@ def test_symbols_can_be_imported_here(module: str) -> None:
     assert [name for name in SYMBOLS[module].split() if not hasattr(found, name)] == []
 
 
-@pytest.mark.slow
 def test_symbols_can_be_imported_in_a_process_of_their_own() -> None:
     done = subprocess.run(
         [sys.executable, "-c", TRY_ALL],

@@ -259,8 +259,6 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     } | {"folder": [folder]}
 
 
-@pytest.mark.sampled(every=4)
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_two_replicas_are_one_process_on_the_joined_batch(
     ends: dict[str, list[Any]], name: str

@@ -60,7 +60,6 @@ BODIES: dict[str, Callable[[Model, Tensor], Tensor]] = {
 RATES = {"twice": 2, "encoder": 4}
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("name", BODIES)
 def test_rates_are_set_by_runs(
     session: SambaSession, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
@@ -107,7 +106,6 @@ def test_values_are_dropped_at_the_rate_and_scaled(session: SambaSession, tmp_pa
         torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - rate) if rate < 1 else 0.0))
 
 
-@pytest.mark.slow
 def test_names_are_those_of_the_training_program(session: SambaSession, tmp_path: Path) -> None:
     model = Model(BODIES["encoder"]).train()
     samba.from_torch_model_(model)

@@ -64,8 +64,6 @@ def test_another_process_runs_what_was_compiled(session: SambaSession, tmp_path:
     check(session, tmp_path, QUICK)
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in QUICK])
 def test_every_model_runs_in_another_process(
     session: SambaSession, tmp_path: Path, name: str

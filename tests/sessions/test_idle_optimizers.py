@@ -40,7 +40,6 @@ class Model(nn.Module):
         return nn.functional.mse_loss(output, y), output
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("what", IDLE)
 @pytest.mark.parametrize("name", LIKE_TORCH)
 def test_the_others_step_as_torchs_do(

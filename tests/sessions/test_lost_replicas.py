@@ -68,8 +68,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("how", FAULTS)
 def test_a_lost_replica_ends_all_of_them_and_is_named_by_each(pef: str, how: str) -> None:
     replicas, expected = FAULTS[how]
@@ -91,7 +89,6 @@ def test_a_lost_replica_ends_all_of_them_and_is_named_by_each(pef: str, how: str
     assert (tracebacks > 0) == how.endswith("raise")
 
 
-@pytest.mark.slow
 def test_replicas_with_different_pefs_are_told_the_difference(pef: str) -> None:
     compile_other = [sys.executable, *MODULE, "compile other", pef]
     subprocess.run(compile_other, check=True, timeout=PATIENCE)
@@ -110,7 +107,6 @@ def test_replicas_with_different_pefs_are_told_the_difference(pef: str) -> None:
 ADDRESSES = ("127.0.0.1", "127.0.0.2")
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="all of 127 is this machine on Linux"
 )
@@ -168,7 +164,6 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.slow
 def test_nobody_outlives_the_launcher(pef: str) -> None:
     done = train("orphan", pef)
     assert done.returncode == -9

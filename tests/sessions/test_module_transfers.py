@@ -58,7 +58,6 @@ class _Indices(torch.nn.Module):
         return x.abs().long().clamp(0, 4)
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("name", WRITING)
 def test_what_runs_without_an_optimizer_write_is_torchs(

@@ -163,7 +163,6 @@ def test_random_graphs(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.slow
 @settings(max_examples=75, deadline=None, phases=PHASES, suppress_health_check=FIXTURES)
 @given(STEPS, INDICES, INDICES, st.booleans())
 def test_many_random_graphs(

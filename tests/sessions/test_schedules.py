@@ -141,7 +141,6 @@ def test_the_table_has_every_scheduler_of_torch() -> None:
     assert set(SCHEDULERS) == everything - {"LRScheduler"}
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize(("scheduler", "twins"), TABLE, indirect=["twins"])
 def test_schedules_are_those_of_torch(scheduler: str, twins: Twins) -> None:
     schedules = [SCHEDULERS[scheduler](o) for o in (twins.optimizer, twins.twin_optimizer)]
@@ -259,7 +258,6 @@ def _tensor_rate(library: Any, model: Deep) -> list[Optimizer]:
     return [library.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.99), weight_decay=0.1)]
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("library", [samba.optim, torch.optim], ids=["samba", "torch"])
 @pytest.mark.parametrize(
     ("make", "schedule"),

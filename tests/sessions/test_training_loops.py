@@ -156,7 +156,6 @@ def _assert_same(one: Any, other: Any) -> None:
         assert one == other
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("turn", TURNS)
 def test_repeated_steps_are_those_of_the_long_way(
     session: SambaSession,
@@ -274,7 +273,6 @@ def test_steps_leave_no_objects(session: SambaSession, pef: tuple[str, str], tur
     assert sum(leaks.values()) < 360 * 8 + 12_000, leaks
 
 
-@pytest.mark.slow
 def test_an_epoch_of_batches_of_one_takes_no_memory(session: SambaSession, tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     model = nn.Linear(784, 10)

@@ -149,8 +149,6 @@ TABLE = [
 ]
 
 
-@pytest.mark.quick(every=2)
-@pytest.mark.sampled(every=9)
 @pytest.mark.parametrize(
     "converted",
     [True, pytest.param(False, marks=pytest.mark.slow)],  # the same, but for from_torch_model_

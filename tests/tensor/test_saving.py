@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 
 import samba_onnx as samba
@@ -43,7 +42,6 @@ def test_memory_shared_by_saved_tensors_is_saved_once() -> None:
     assert loaded[0].tolist() == [5.0, 5.0, 0.0, 0.0]
 
 
-@pytest.mark.slow
 def test_a_state_dict_loads_where_the_package_is_not_imported(tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
     samba.from_torch_model_(model)

@@ -157,8 +157,6 @@ def drawn(
     return [batch(generator) for _ in range(steps)]
 
 
-@pytest.mark.sampled(every=3)
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "batch", "steps", "rate"),
     [

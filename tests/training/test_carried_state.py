@@ -79,8 +79,6 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
             yield from tensors_of(item)
 
 
-@pytest.mark.sampled(every=8)
-@pytest.mark.quick(every=4)
 @pytest.mark.parametrize("rate", [0.05, 0.0], ids=["training", "inference"])
 @pytest.mark.parametrize("name", MODELS)
 def test_many_steps_equal_those_of_torch_and_come_back_by_to_cpu(

@@ -27,13 +27,11 @@ def check(case: Case, folder: Path) -> None:
     assert not found, "\n".join(found)
 
 
-@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("name", WAYS)
 def test_ways_to_derivatives(name: str, tmp_path: Path) -> None:
     check(Case(name, lambda: Net(WAYS[name]), lambda: {"x": torch.randn(4, 3)}, sgd), tmp_path)
 
 
-@pytest.mark.sampled(every=12)
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_are_differentiated_twice(name: str, tmp_path: Path) -> None:
     draw = lambda: {"x": torch.randn(4, 2, 6)}  # noqa: E731

@@ -117,7 +117,6 @@ def test_host_and_device_may_take_turns(prepared: Prepared, session: SambaSessio
         )
 
 
-@pytest.mark.slow
 def test_weights_live_once_on_the_device(tmp_path: Path) -> None:
     """The device holds weights, gradients and the momentum of SGD, which any run may begin to use.
 

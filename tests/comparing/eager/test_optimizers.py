@@ -38,7 +38,6 @@ def compared(
     return compare_updates(records, optimizer_parts(records, specs).update)
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(("ours", "theirs", "options"), CASES)
 @pytest.mark.parametrize("clipped", [False, True])
 def test_right_steps_pass(ours: Any, theirs: Any, options: dict[str, Any], clipped: bool) -> None:
@@ -51,7 +50,6 @@ def test_right_steps_pass(ours: Any, theirs: Any, options: dict[str, Any], clipp
     assert max(comparison.errors.values()) < 1e-5
 
 
-@pytest.mark.quick(every=5)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("copies", [False, True])
 @pytest.mark.parametrize(

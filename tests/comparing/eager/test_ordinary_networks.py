@@ -32,14 +32,11 @@ def compare(network: str, seed: int, trained: bool, size: int, batch: int) -> No
     assert sum(name.endswith("__grad") for name in comparison.errors) == parameters
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("network", ["densenet", "recurrent", "transformer"])
 def test_networks_in_training(network: str) -> None:
     compare(network, 0, True, 16, 4)
 
 
-@pytest.mark.sampled(every=3)
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("trained", [False, True], ids=["fresh", "trained"])
 @pytest.mark.parametrize("network", sorted(CNNS))

@@ -79,7 +79,6 @@ DUMMIES: dict[str, tuple[tuple[Tensor, ...], str]] = {
 }
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("trains", [False, True])
 @pytest.mark.parametrize("name", DUMMIES)
 def test_indices(name: str, trains: bool) -> None:
@@ -112,7 +111,6 @@ GARBAGE: dict[str, Callable[[], Tensor]] = {
 }
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("trains", [False, True])
 @pytest.mark.parametrize("name", GARBAGE)
 def test_wrong_numbers_are_noticed(

@@ -45,15 +45,12 @@ def refused(network: str, trained: bool, match: str = "computes in torch") -> No
     assert "skip" not in str(caught.value)
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("name", sorted(QUICK))
 def test_errors_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(name, monkeypatch)
     refused(ERRORS[name].network, trained=True)
 
 
-@pytest.mark.sampled(every=27)
-@pytest.mark.slow
 @pytest.mark.parametrize("trained", [False, True], ids=["fresh", "trained"])
 @pytest.mark.parametrize("name", sorted(ERRORS))
 def test_all_errors_are_refused(name: str, trained: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +79,6 @@ def forgetful(value: Any, weight: Any, bias: Any, mean: Any, variance: Any, *res
     return aten._native_batch_norm_legit.no_stats(value, weight, bias, *rest)
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize(
     ("target", "wrong"),
     [

@@ -62,7 +62,6 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
-@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(("kind", "settings", "name", "shapes"), ROWS, ids=[row[0] for row in ROWS])
 def test_analysis_without_weights_is_the_same(
     tmp_path: Path, kind: str, settings: dict[str, Any], name: str, shapes: dict[str, list[int]]

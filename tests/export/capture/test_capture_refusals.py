@@ -261,7 +261,6 @@ def test_training_is_torchs(name: str) -> None:
     assert compare_training(module, inputs, exported).outcome is ComparisonOutcome.DONE
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("export", [export_inference, export_training])
 @pytest.mark.parametrize("name", list(REFUSED))
 def test_refusals_are_one_sentence(name: str, export: Callable[..., Any]) -> None:

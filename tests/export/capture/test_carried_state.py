@@ -126,7 +126,6 @@ REFUSED: dict[str, tuple[Callable[..., Tensor], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("depth", [0, 1])
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_changes_what_later_calls_compute_is_refused_with_its_line(
@@ -226,7 +225,6 @@ HARMLESS: dict[str, tuple[Callable[..., Tensor], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_makes_no_difference_stays_as_it_is(name: str, training: bool) -> None:

@@ -120,7 +120,6 @@ class Applied(nn.Module):
         return self.function(self.layer(x))
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("function", WORKING)
 def test_values_of_constants(function: Callable[[Tensor], Any]) -> None:
     module, inputs = Applied(function).eval(), (torch.randn(3, 4),)
@@ -130,7 +129,6 @@ def test_values_of_constants(function: Callable[[Tensor], Any]) -> None:
     assert compare_with_eager(module, inputs, exported).errors
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("function", [mask, nonzero, unique, written_where_a_mask_is_true])
 def test_gradients_through_what_constants_select(function: Callable[[Tensor], Any]) -> None:
     def loss(x: Tensor) -> Tensor:
@@ -262,7 +260,6 @@ class _Writing(nn.Module):
         return x + self.own
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("write", _WRITES.values(), ids=_WRITES)
 def test_writes_into_a_tensor_that_is_no_member_make_it_state(
     write: Callable[[Tensor, Tensor], object],

@@ -50,7 +50,6 @@ def _written_weight(module: Counting, x: Tensor) -> Tensor:
     return x * module.scale.sum().item()
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize(
     "use", [_half_of_the_count, _before_a_count, _position, _replaced, _written_weight]
 )
@@ -79,7 +78,6 @@ def _by_a_weight(module: Counting, x: Tensor) -> Tensor:
     return x * float(module.scale.sum())
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("use", [_by_a_constant, _by_the_input, _by_a_weight])
 def test_other_numbers_are_warned_of(use: Callable[[Counting, Tensor], Tensor]) -> None:
     with pytest.warns(BranchWarning, match=r"test_state_reads\.py:\d+"):

@@ -179,7 +179,6 @@ def traced(module: nn.Module) -> Iterator[str]:
         yield "the cache of a function"
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.filterwarnings("ignore::samba_onnx.errors.BranchWarning")
 @pytest.mark.parametrize("trains", [False, True])
 @pytest.mark.parametrize("make", MODULES)

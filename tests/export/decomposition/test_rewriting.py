@@ -53,7 +53,6 @@ class Sampling(nn.Module):
         return found.sin().sum()
 
 
-@pytest.mark.quick(every=5)
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align", [True, False])
 @pytest.mark.parametrize(

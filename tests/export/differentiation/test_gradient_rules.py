@@ -36,7 +36,6 @@ CASES = {
 }
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("accumulates", [False, True])
 @pytest.mark.parametrize("name", list(CASES))
 def test_gradients_are_torchs(name: str, accumulates: bool) -> None:

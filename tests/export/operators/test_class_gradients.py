@@ -56,7 +56,6 @@ SOME_LABELS = torch.tensor([3, -100, 8, 2, -100, 5])
 NO_LABELS = torch.full((ROWS,), -100)
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("labels", [LABELS, SOME_LABELS, NO_LABELS])
 @pytest.mark.parametrize("weight", [{}, {"weight": WEIGHTS}], ids=["equal", "weighted"])
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
@@ -68,7 +67,6 @@ def test_rows_are_never_filled_with_zeros(
     compare(module, labels)
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize(
     ("shape", "labels", "options"),
     [

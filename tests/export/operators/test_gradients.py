@@ -76,7 +76,6 @@ def to_one_hot(loss: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]
     return applied
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("network", [residual, assorted])
 @pytest.mark.parametrize(
     "loss",

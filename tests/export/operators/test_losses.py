@@ -33,7 +33,6 @@ def slope_of(shape: tuple[int, ...], reduction: int) -> torch.Tensor:
     return normal(*shape, seed=9) if reduction == 0 else torch.tensor(0.7)
 
 
-@pytest.mark.quick(every=3)
 @every_shape
 @every_reduction
 @every_dtype
@@ -62,7 +61,6 @@ def test_differences(
     check_operator(backward, slope, *pair, reduction, *options)
 
 
-@pytest.mark.quick(every=3)
 @every_shape
 @every_reduction
 def test_losses_that_have_no_gradient_of_their_own(shape: tuple[int, ...], reduction: int) -> None:
@@ -77,7 +75,6 @@ def test_losses_that_have_no_gradient_of_their_own(shape: tuple[int, ...], reduc
     check_operator(aten.poisson_nll_loss.default, chances(*shape), counts, False, False, *rest)
 
 
-@pytest.mark.quick(every=3)
 @every_shape
 @every_reduction
 @pytest.mark.parametrize("weighted", [False, True])
@@ -106,7 +103,6 @@ def test_binary_cross_entropy_of_small_chances() -> None:
     check_operator(aten.binary_cross_entropy.default, value, torch.zeros(3), None, 0)
 
 
-@pytest.mark.quick(every=3)
 @every_reduction
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("positive", [False, True])
@@ -119,7 +115,6 @@ def test_binary_cross_entropy_with_logits(reduction: int, weighted: bool, positi
     )
 
 
-@pytest.mark.quick(every=3)
 @every_shape
 @every_reduction
 def test_soft_margin_loss(shape: tuple[int, ...], reduction: int) -> None:
@@ -144,7 +139,6 @@ def targets(positions: tuple[int, ...], ignored: int | None) -> torch.Tensor:
     return target
 
 
-@pytest.mark.quick(every=3)
 @every_choice
 @every_reduction
 @pytest.mark.parametrize("weighted", [False, True])
@@ -170,7 +164,6 @@ def test_negative_log_likelihood(
     check_operator(backward, slope, value, *rest, total)
 
 
-@pytest.mark.quick(every=3)
 @every_choice
 @every_reduction
 @pytest.mark.parametrize("weighted", [False, True])

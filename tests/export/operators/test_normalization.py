@@ -30,7 +30,6 @@ def affine_of(channels: int, affine: bool) -> tuple[torch.Tensor | None, torch.T
     return (positive(channels), normal(channels)) if affine else (None, None)
 
 
-@pytest.mark.quick(every=3)
 @every_shape
 @with_or_without
 def test_batch_norm_by_running_statistics(shape: tuple[int, ...], affine: bool) -> None:
@@ -42,7 +41,6 @@ def test_batch_norm_by_running_statistics(shape: tuple[int, ...], affine: bool) 
     check_operator(aten._native_batch_norm_legit_functional.default, *operands, False, 0.1, 1e-5)
 
 
-@pytest.mark.quick(every=3)
 @every_shape
 @with_or_without
 @pytest.mark.parametrize(("momentum", "epsilon"), [(0.1, 1e-5), (0.3, 1e-2), (1.0, 1e-3)])
@@ -61,7 +59,6 @@ def test_batch_norm_by_the_batch(
     check_operator(aten.batch_norm.default, value, *pair, None, None, *training, False)
 
 
-@pytest.mark.quick(every=3)
 @every_shape
 @with_or_without
 @pytest.mark.parametrize("training", [True, False])
@@ -96,7 +93,6 @@ def test_statistics_that_would_change_in_place_are_refused() -> None:
         check_operator(aten._native_batch_norm_legit.default, *operands)
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(
     ("shape", "inner"), [((4, 6), 1), ((2, 3, 5), 1), ((2, 3, 5), 2), ((2, 3, 4, 5), 3), ((7,), 1)]
 )
@@ -129,7 +125,6 @@ def test_layer_norm(
     )
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(
     ("shape", "groups"), [((2, 6), 3), ((3, 6, 5), 1), ((2, 6, 4, 3), 2), ((2, 4, 3, 2, 5), 4)]
 )
@@ -154,7 +149,6 @@ def test_group_norm(shape: tuple[int, ...], groups: int, affine: bool) -> None:
     )
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("shape", SHAPES[1:])
 @with_or_without
 def test_instance_norm(shape: tuple[int, ...], affine: bool) -> None:
@@ -166,7 +160,6 @@ def test_instance_norm(shape: tuple[int, ...], affine: bool) -> None:
     check_operator(aten.instance_norm.default, value, *pair, *running, False, *rest)
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(("shape", "inner"), [((4, 6), 1), ((2, 3, 5), 2), ((2, 3, 4, 5), 1)])
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("epsilon", [None, 1e-2])

@@ -44,7 +44,6 @@ def scales_of(shape: tuple[int, ...], outputs: list[int], given: bool) -> list[f
     return [(out + 0.3) / size if given else None for size, out in pairs]
 
 
-@pytest.mark.quick(every=3)
 @every_size
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("name", ["upsample_nearest", "_upsample_nearest_exact"])
@@ -56,7 +55,6 @@ def test_nearest(name: str, shape: tuple[int, ...], outputs: list[int], given: b
     check_operator(overload(packet, True), gradient, outputs, list(shape), *scales)
 
 
-@pytest.mark.quick(every=3)
 @every_size
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("align", [False, True])
@@ -68,7 +66,6 @@ def test_linear(shape: tuple[int, ...], outputs: list[int], given: bool, align: 
     check_operator(overload(packet, True), gradient, outputs, list(shape), align, *scales)
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(("shape", "outputs"), [item for item in SIZES if len(item[1]) == 2])
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("align", [False, True])
@@ -115,7 +112,6 @@ def test_bfloat16() -> None:
     check_operator(aten.upsample_nearest2d.default, value, [8, 10])
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
 @pytest.mark.parametrize("factor", [2, 3])
 def test_pixel_shuffling(lead: tuple[int, ...], factor: int) -> None:
@@ -128,7 +124,6 @@ def test_channel_shuffling() -> None:
     check_operator(aten.native_channel_shuffle.default, normal(2, 6, 3, 4), 2)
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("align", [False, True])
 @pytest.mark.parametrize("padding", [0, 1, 2], ids=["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", [0, 1, 2], ids=["linear", "nearest", "cubic"])

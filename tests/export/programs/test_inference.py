@@ -50,7 +50,6 @@ class Calls(nn.Module):
         return self.function(*args, **keywords)
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", models.MODELS)
 def test_example_models_compute_what_torch_does(name: str) -> None:
     example = models.build(name, "tiny")

@@ -123,8 +123,6 @@ def test_a_loss_by_torchs_own_name_is_one(name: str) -> None:
     assert (losses.positions, losses.basis) == ((1,), Basis.RECOGNISED)
 
 
-@pytest.mark.quick(every=2)
-@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize("case", _slow_but_for_a_sample(WHOLE))
 def test_the_loss_is_the_loss_and_the_prediction_is_not(case: LossCase) -> None:
     exported = export_module(case.module(), inputs(), {})
@@ -134,8 +132,6 @@ def test_the_loss_is_the_loss_and_the_prediction_is_not(case: LossCase) -> None:
     assert losses.basis is Basis.RECOGNISED
 
 
-@pytest.mark.quick(every=2)
-@pytest.mark.sampled(every=5)
 @pytest.mark.parametrize(
     "case", _slow_but_for_a_sample([*(case for case in WHOLE if case.place == "beside"), *SAMPLE])
 )

@@ -61,7 +61,6 @@ def test_models_train_as_in_torch(name: str) -> None:
     trained(*with_labels(example.module, tuple(example.inputs.values())))
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("make", [resnet, mobilenet])
 def test_batch_normalisation_updates_its_statistics(make: Any) -> None:
     module, inputs = with_labels(make(), (torch.randn(4, 3, 16, 16),))

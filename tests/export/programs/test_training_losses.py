@@ -80,7 +80,6 @@ def _outputs(exported: torch.export.ExportedProgram) -> Any:
 CROSS_ENTROPY = functional.cross_entropy
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
@@ -152,7 +151,6 @@ def focal(m: nn.Module, x: Tensor, y: Tensor) -> Any:
     return x, ((1 - torch.exp(-each)) ** 2 * each).mean()
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
@@ -188,7 +186,6 @@ def in_low_precision_beside_its_parts(m: nn.Module, x: Tensor, y: Tensor) -> Any
         return one, other, x, one + other
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize(
     ("function", "expected"),
     [

@@ -58,7 +58,6 @@ class Computation(nn.Module):
         return self.function(first, second)
 
 
-@pytest.mark.quick(every=2)
 @pytest.mark.parametrize("name", CASES)
 def test_real_results_are_those_of_torch(name: str) -> None:
     torch.manual_seed(3)

@@ -80,7 +80,6 @@ def test_chains_of_three_compute_what_they_did(opset: int) -> None:
     assert compared > 20
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("opset", OPSETS)
 def test_all_pairs_compute_what_they_did(opset: int) -> None:
     problems, compared = _problems(pairs(opset), opset)
@@ -93,7 +92,6 @@ def test_every_adapter_is_a_link_or_refuses() -> None:
     assert LINKS.keys() <= ADAPTERS.keys()
 
 
-@pytest.mark.quick(every=4)
 @pytest.mark.parametrize("opset", OPSETS)
 def test_chains_run_as_pefs(opset: int, tmp_path: Path) -> None:
     """All passes behind the conversion take what the adapters wrote."""
@@ -110,7 +108,6 @@ def test_chains_run_as_pefs(opset: int, tmp_path: Path) -> None:
         np.testing.assert_allclose(actual, _run(model), RELATIVE, ABSOLUTE, err_msg=str(names))
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("opset", range(7, 12))
 def test_models_that_keep_their_operator_set_run_as_pefs(
     opset: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -188,7 +188,6 @@ MODELS = {
 }
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("name", MODELS)
 def test_numbers_are_those_of_onnxruntime(name: str, tmp_path: Path) -> None:
     output = "y" if name == "untyped" else "float[3,3] y"

@@ -92,8 +92,6 @@ def _check(content: dict[str, Any], file: Path, option: str, part: int) -> tuple
     return refused, taken
 
 
-@pytest.mark.sampled(every=4)
-@pytest.mark.quick(every=PARTS)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("name", TARGETS)
 def test_any_value_of_a_target_file(name: str, part: int, tmp_path: Path) -> None:
@@ -103,7 +101,6 @@ def test_any_value_of_a_target_file(name: str, part: int, tmp_path: Path) -> Non
     assert taken > 3
 
 
-@pytest.mark.quick(every=PARTS)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_any_value_of_a_host_file(part: int, tmp_path: Path) -> None:
     content = tomllib.loads(hosts._FILE.read_text())

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import onnx
 import onnx_ir as ir
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -118,7 +117,6 @@ def test_every_node_of_the_backend_suite_on_disk_has_an_answer() -> None:
     assert check_cases(disk_cases()) > 1000
 
 
-@pytest.mark.slow
 def test_every_node_of_the_backend_suite_has_an_answer() -> None:
     assert check_cases(node_cases()) > 5000
 

@@ -95,8 +95,6 @@ def test_a_program_of_several_files_computes_the_same(
     _checks(samba_port, tmp_path, "package_engine/main.py")
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(every=24)
 @pytest.mark.parametrize("name", ADAPTED)
 def test_every_program_computes_the_same(
     samba_port: SambaPort, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

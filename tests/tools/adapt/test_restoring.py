@@ -39,8 +39,6 @@ def test_a_program_comes_back(
     _there_and_back(samba_port, tmp_path, "accumulating.py")
 
 
-@pytest.mark.slow
-@pytest.mark.sampled(every=60)
 @pytest.mark.parametrize("name", [name for name in ADAPTED if not name.startswith("accelerate")])
 def test_every_program_comes_back(
     samba_port: SambaPort, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

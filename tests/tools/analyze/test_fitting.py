@@ -188,7 +188,6 @@ def test_batch_is_the_first_axis_where_no_name_says_so(
     assert tiers(samba_port, *where, f"x={largest + 1},?,16") != {"hbm"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("chips", [1, 2])
 def test_a_torch_module_that_trains(
     samba_port: SambaPort, tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch, chips: int
@@ -219,7 +218,6 @@ def test_a_torch_module_that_trains(
     assert places is None or "ddr" in places
 
 
-@pytest.mark.slow
 def test_torch_axes_that_cannot_be_told(
     samba_port: SambaPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

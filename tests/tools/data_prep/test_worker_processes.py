@@ -65,7 +65,6 @@ def hdf5(files: dict[str, bytes]) -> dict[str, bytes]:
     return {name: content for name, content in files.items() if name.endswith(".hdf5")}
 
 
-@pytest.mark.slow
 def test_two_workers_make_what_one_makes(folder: Path) -> None:
     process = start(folder)
     out, errors = process.communicate()
@@ -74,7 +73,6 @@ def test_two_workers_make_what_one_makes(folder: Path) -> None:
     assert hdf5(contents(folder / "out")) == hdf5(in_one_process(folder))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_signal_ends_all_processes_and_the_command_goes_on(
     folder: Path, number: signal.Signals

@@ -62,7 +62,6 @@ def test_a_survey_does_only_what_is_missing_or_has_changed(
     assert len(after) == len(before) + 1
 
 
-@pytest.mark.slow
 def test_what_takes_too_long_is_stopped_and_tried_again_when_asked(
     samba_port: SambaPort, models: Path, tmp_path: Path
 ) -> None:

@@ -73,7 +73,6 @@ def written(case: BackendCase, target: Target, *, computed: bool = False) -> boo
     return True
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("module", sorted(WRITTEN))
 def test_cases_of_onnx(module: str) -> None:
     cases = [case for case in node_cases([module]) if case.name not in FRACTIONS]
@@ -85,7 +84,6 @@ def test_recurrent_cases_of_onnx_with_repeated_bodies(module: str) -> None:
     assert sum(written(case, TARGET) for case in node_cases([module])) >= WRITTEN[module]
 
 
-@pytest.mark.slow
 def test_cases_of_onnx_with_computed_grids() -> None:
     cases = node_cases(["gridsample"])
     assert sum(written(case, TARGET, computed=True) for case in cases) >= WRITTEN["gridsample"]

@@ -69,7 +69,6 @@ def head_rows() -> list[str]:
     return rows
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # torch's exporters warn about themselves
 def test_the_page_has_what_rules_bring() -> None:
     pytest.importorskip("torch")

@@ -118,7 +118,6 @@ def _by_onnx(proto: onnx.ModelProto, inputs: list[np.ndarray]) -> list[np.ndarra
     return [y.transpose(2, 0, 1, 3), *(state.swapaxes(0, 1) for state in states)]
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_every_direction_with_all_operands(operator: str, direction: str) -> None:
@@ -134,7 +133,6 @@ def test_empty_sequences_end_in_zeros(operator: str) -> None:
     check(operator, direction="bidirectional", lengths=(0, 5, 1))
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
 @pytest.mark.parametrize(
     "without", [("h", "c"), ("b",), ("lengths",), ("b", "lengths", "h", "c", "p")]

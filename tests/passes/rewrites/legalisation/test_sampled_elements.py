@@ -111,7 +111,6 @@ def test_a_batch_with_one_grid_or_its_own(mode: str, same: bool) -> None:
     assert ("Transpose" in made) is not same
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 def test_volumes(mode: str, padding: str) -> None:
@@ -144,7 +143,6 @@ def test_volumes_by_a_computed_grid(padding: str) -> None:
     legalised(graph, [numbers(2, 2, 3, 4, 5), places(2, 2, 3, 4, 3)], atol=ROUNDINGS)
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_places_far_outside(mode: str, padding: str) -> None:
@@ -181,7 +179,6 @@ def test_too_many_neighbours_stay() -> None:
     assert refusal(graph) == "GridSample 'y': it takes more than 1,048,576 elements"
 
 
-@pytest.mark.quick(every=3)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("align", [0, 1])
 def test_places_far_beyond_the_ends_are_reflected_several_times(mode: str, align: int) -> None:
