@@ -5,7 +5,7 @@ INSTALL = PIP_CONSTRAINT=constraints.txt .venv/bin/pip install --quiet --disable
 MODEL ?= resnet50
 OUT ?= out
 
-.PHONY: help demo test test-all test-slow test-ray wild lint types bench site linkcheck release clean
+.PHONY: help demo test test-all test-slow test-ray wild lint types bench site site-versions linkcheck release clean
 help:  ## Show the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/:/' | column -t -s:
 
@@ -82,6 +82,9 @@ bench: .venv/bench  ## Ratios against named baselines, measured in one run.
 
 site: .venv-site  ## The documentation as a site that opens from its folder, out/site.
 	.venv-site/bin/python -m docs.site
+
+site-versions: .venv-site  ## The same with the site of every tagged version.
+	.venv-site/bin/python -m docs.site versions
 
 linkcheck: .venv-site  ## Ask the servers of all links of the documentation.
 	.venv-site/bin/python -m docs.site linkcheck

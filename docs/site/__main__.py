@@ -1,9 +1,15 @@
-"""``python -m docs.site [html|linkcheck]``: the site of this version in ``out/site/VERSION``, with a page of all versions there."""
+"""``python -m docs.site [html|versions|linkcheck]``: the site of this version in ``out/site/VERSION``, and a page of all versions there.
+
+``versions`` builds those of the tags ``v*`` that are not there yet, too.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from samba_onnx.version import __version__
@@ -38,6 +44,35 @@ def build(builder: str = "html") -> int:
     return status
 
 
+def build_tags(checkout: Path = ROOT, place: Path = OUT) -> int:
+    """Build the site of every tagged version that a folder does not have, each by the tag's own pages and code.
+
+    Args:
+        checkout: A clone with its tags, which start with ``v``.
+        place: The folder that gets a site for each version.
+    """
+    listed = subprocess.run(
+        ["git", "tag", "--list", "v*"], cwd=checkout, capture_output=True, text=True, check=True
+    )
+    for tag in listed.stdout.split():
+        site = place / tag.removeprefix("v")
+        if (site / "docs" / "index.html").exists():
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            archive = Path(folder) / "checkout.tar"
+            subprocess.run(["git", "archive", "-o", archive, tag], cwd=checkout, check=True)
+            shutil.unpack_archive(archive, folder, filter="data")
+            # The tag's package comes before the one that is installed: its reference is its own.
+            variables = {**os.environ, "PYTHONPATH": folder}
+            command = [sys.executable, "-m", "docs.site"]
+            status = subprocess.run(command, cwd=folder, env=variables, check=False).returncode
+            if status:
+                return status
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.move(Path(folder) / "out" / "site" / site.name, site)
+    return 0
+
+
 def write_versions(place: Path) -> None:
     """Write the page that leads to the site of every version in a folder, the newest first.
 
@@ -55,4 +90,6 @@ def write_versions(place: Path) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["versions"]:
+        sys.exit(build_tags() or build())
     sys.exit(build(*sys.argv[1:]))

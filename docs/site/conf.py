@@ -61,6 +61,17 @@ napoleon_numpy_docstring = False
 html_theme = "furo"
 html_title = f"samba-onnx {version}"
 html_static_path = ["static"]
+templates_path = ["templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_css_files = ["site.css"]
 html_show_sphinx = False
 html_copy_source = False
