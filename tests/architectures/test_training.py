@@ -46,6 +46,7 @@ def test_five_steps_of_every_architecture_are_those_of_torch(name: str, worker: 
         _check(name, worker)
 
 
+@pytest.mark.exhaustive  # 88 seconds that prove the test above, not the product
 @pytest.mark.filterwarnings("ignore")
 def test_a_learning_rate_on_the_device_that_is_off_by_one_percent_fails(tmp_path: Path) -> None:
     try:
