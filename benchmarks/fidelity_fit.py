@@ -96,6 +96,9 @@ CONSTANTS: Final[Mapping[str, tuple[Constant, ...]]] = {
             1.8e12,
             "1.67 TB/s published, up to 1.8 quoted",
         ),
+        # 12 µs of a layer are published as its two exchanges: a layer's sections have their own small times in it, too.
+        _one("rdu_link_latency_seconds", 6e-6, 0.7, 1e-6, 12e-6, "up to 6 µs published, wide"),
+        _one("rdu_link_bytes_per_second", 32e9, 0.7, 10e9, 200e9, "wide, around one PCIe link"),
     ),
 }
 """By target. What is not here is published, follows from what is, or is assumed, and the file says so."""
@@ -179,7 +182,7 @@ def with_constants(summary: TargetSummary, values: Mapping[str, float]) -> Targe
 
     Args:
         summary: The figures.
-        values: By path below ``hardware`` of the target's file: of ``timing`` or of a tier.
+        values: By path below ``hardware`` of the target's file: of ``timing``, of a tier or of the link between RDUs.
     """
     changes: dict[str, dict[str, Any]] = {}
     for path, value in values.items():
@@ -187,7 +190,7 @@ def with_constants(summary: TargetSummary, values: Mapping[str, float]) -> Targe
         changes.setdefault(owner, {})[name] = value
     timing = summary.timing and replace(summary.timing, **changes.get("timing", {}))
     tiers = tuple(replace(tier, **changes.get(f"tiers.{tier.name}", {})) for tier in summary.tiers)
-    return replace(summary, timing=timing, tiers=tiers)
+    return replace(summary, timing=timing, tiers=tiers, **changes.get("", {}))
 
 
 def stated(text: str, path: str, value: float, evidence: str, note: str) -> str:
@@ -204,7 +207,7 @@ def stated(text: str, path: str, value: float, evidence: str, note: str) -> str:
         KeyError: The file does not have it.
     """
     table, _, name = path.rpartition(".")
-    head, found, rest = text.partition(f"[hardware.{table}]\n")
+    head, found, rest = text.partition(f"[{'.'.join(filter(None, ('hardware', table)))}]\n")
     line = f'{name} = {{ value = {value:.3g}, evidence = "{evidence}", note = "{note}" }}'
     rest, count = re.subn(rf"^{name} = .*$", line, rest, count=1, flags=re.MULTILINE)
     if not found or not count:

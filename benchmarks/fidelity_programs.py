@@ -67,6 +67,15 @@ LLAMAS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             "num_key_value_heads": 8,
             "max_position_embeddings": 8192,
         },
+        "mistral-7b": {
+            "vocab_size": 32000,
+            "hidden_size": 4096,
+            "intermediate_size": 14336,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "max_position_embeddings": 32768,
+        },
         "llama-3-70b": {
             "vocab_size": 128256,
             "hidden_size": 8192,

@@ -44,6 +44,8 @@ class Sent:
 
     bytes: int
     """What an RDU sends."""
+    steps: int
+    """Messages that wait for each other."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,15 @@ class ProgramTerms:
         if not self.order:
             return total
         busy = [call.busy(target) for call, _ in self.sections]
-        sent = [target.exchange_seconds(one.bytes) for one in self.order if isinstance(one, Sent)]
-        latency = target.exchange_seconds(0)
+        sent = [
+            target.exchange_seconds(one.bytes, one.steps)
+            for one in self.order
+            if isinstance(one, Sent)
+        ]
         order = [
-            target.exchange_seconds(one.bytes) - latency if isinstance(one, Sent) else busy[one]
+            target.exchange_seconds(one.bytes) - target.exchange_seconds(0)
+            if isinstance(one, Sent)
+            else busy[one]
             for one in self.order
         ]
         return total + sum(sent) - sum(hidden_seconds(order))
@@ -95,12 +102,15 @@ def program_terms(plan: PlannedPrograms, replicas: int = 1) -> ProgramTerms:
     counted: Counter[str] = Counter()
     calls: dict[str, CallTerms] = {}
     own = [c for c in manifest.graphs[0].run_transfers if c.cause is Cause.COLLECTIVE]
-    sent = {copy.call: copy.bytes for copy in own}
+    exchanges = {section.id: section.collective for section in manifest.sections}
+    called = {call.id: exchanges.get(call.stage) for call in manifest.graphs[0].calls}
+    steps = {call: 1 if exchange is None else exchange.steps for call, exchange in called.items()}
+    sent = {copy.call: Sent(copy.bytes, steps[copy.call or 0]) for copy in own}
     stages = {call.stage: call.id for call in manifest.graphs[0].calls}
     order: list[str | Sent] = []
     for section, call in _calls(plan):
         if stages[section.id] in sent:
-            order.append(Sent(sent[stages[section.id]]))
+            order.append(sent[stages[section.id]])
             continue
         key = repr(call)
         calls[key] = call

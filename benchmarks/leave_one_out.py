@@ -173,4 +173,6 @@ def _value(device: str, constant: Constant, compiled: Sequence[Compiled]) -> flo
     owner, _, name = constant.paths[0].rpartition(".")
     if owner == "timing":
         return float(getattr(summary.timing, name))
+    if not owner:
+        return float(getattr(summary, name))
     return float(getattr(summary.tier(owner.removeprefix("tiers.")), name))

@@ -107,13 +107,18 @@ class ExchangeStep(DeviceStep):
         (section,) = step.stages
         assert isinstance(section, Section)
         assert section.collective is not None
-        self._kind = section.collective.kind
+        self._collective = section.collective
         self._before = memory.tensor(section.inputs[0])
         self._after = memory.tensor(section.outputs[0])
         self._sharded = self._before.symbol.sharded
         self._rdu = rdu
         self.sent_bytes = 0
-        """What this RDU sent in the last run of the step, as one of a ring."""
+        """What this RDU sent in the last run of the step."""
+
+    @property
+    def steps(self) -> int:
+        """How many messages waited for each other."""
+        return self._collective.steps
 
     @property
     def frozen(self) -> frozenset[str]:
@@ -139,16 +144,17 @@ class ExchangeStep(DeviceStep):
         """
         own = self._before.load()
         given = self._rdu.exchange.meet(self._rdu.number, own)
-        if self._kind is CollectiveKind.ALL_GATHER:
+        if self._collective.kind is CollectiveKind.ALL_GATHER:
             # Round the ring each RDU passes on every part but one: as much as it lacks.
             whole = assembled(given, self._sharded)
             self.sent_bytes = _bytes(whole.size - own.size, self._after.element.bits)
         else:
-            # All RDUs add in the order of their numbers, so that they have the same bits. In a
-            # ring, each part goes round once to be added up, and once more to be handed out.
+            # All RDUs add in the order of their numbers, so that they have the same bits.
             whole = _sum(given)
-            piece = -(-whole.size // len(given))
-            self.sent_bytes = 2 * (len(given) - 1) * _bytes(piece, self._after.element.bits)
+            # Each part goes round a ring once to be added up, and once more to be handed out.
+            times = 1 if self._collective.direct else 2
+            piece = whole.size if self._collective.direct else -(-whole.size // len(given))
+            self.sent_bytes = times * (len(given) - 1) * _bytes(piece, self._after.element.bits)
         self._after.store(whole)
 
 

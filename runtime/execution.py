@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from samba_onnx.pef.manifest import Cause, Direction
+from samba_onnx.pef.manifest import Cause
 from samba_onnx.runtime.anomaly import check_outputs, input_anomaly
 from samba_onnx.runtime.contents import Contents
 from samba_onnx.runtime.engine.steps import DeviceStep
@@ -119,8 +119,9 @@ class Execution:
             values.forget(step.hidden)
             values.written_on_device(step.outputs)
             if isinstance(session, ExchangeStep):
-                way, cause = Direction.RDU_TO_RDU, Cause.COLLECTIVE
-                values.enter(step.outputs[0], session.sent_bytes, way, cause, step.calls[0])
+                values.enter_exchange(
+                    step.outputs[0], session.sent_bytes, session.steps, step.calls[0]
+                )
         else:
             for name, call in step.inputs:
                 if not values.is_on_host(name):

@@ -156,15 +156,22 @@ class Residency:
         key = (name, size, direction, cause, call)
         record = self._records.get(key)
         if record is None:
-            seconds = self._seconds(size, direction)
+            seconds = self._target.transfer_seconds(size)
             record = self._records[key] = Transfer(name, size, direction, cause, seconds, call)
         self._ledger.enter(record)
 
-    def _seconds(self, size: int, direction: Direction) -> float:
-        """Return the modelled time of a copy."""
-        if direction is Direction.RDU_TO_RDU:
-            return self._target.exchange_seconds(size)
-        return self._target.transfer_seconds(size)
+    def enter_exchange(self, name: str, size: int, steps: int, call: int) -> None:
+        """Enter what this RDU sent to others.
+
+        Args:
+            name: The value that all have now.
+            size: Bytes that were sent.
+            steps: Messages that waited for each other.
+            call: The call that exchanged.
+        """
+        seconds = self._target.exchange_seconds(size, steps)
+        way = Direction.RDU_TO_RDU
+        self._ledger.enter(Transfer(name, size, way, Cause.COLLECTIVE, seconds, call))
 
     def _place(self, name: str) -> None:
         """Note that a symbol was written on the device, and what that is to its sharers."""

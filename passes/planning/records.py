@@ -116,7 +116,7 @@ def section_record(
         seconds=time.seconds,
         time=time,
         sram_bytes=sram_bytes(interface.group.nodes, target),
-        collective=collective(interface.group.nodes),
+        collective=collective(interface.group.nodes, target.summary),
         rule=interface.group.rule,
         repeated=tuple(_repeated_bodies(interface.group.nodes)),
     )

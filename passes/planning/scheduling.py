@@ -122,9 +122,9 @@ def run_transfers(
                 here.add(value)
                 transfers.append(_transfer(value, way, Cause.FALLBACK, call, target))
         # Behind the copies that its section waits for.
-        exchange = collective(stage.group.nodes)
+        exchange = collective(stage.group.nodes, target)
         if exchange is not None:
-            seconds = target.exchange_seconds(exchange.bytes)
+            seconds = target.exchange_seconds(exchange.bytes, exchange.steps)
             way, cause = Direction.RDU_TO_RDU, Cause.COLLECTIVE
             name = name_of(stage.outputs[0])
             transfers.append(Transfer(name, exchange.bytes, way, cause, seconds, call))

@@ -109,8 +109,10 @@ def token_seconds(manifest: Manifest, graphs: Iterable[Graph]) -> float:
     if cut is None or not cut.tokens:
         return 0.0
     return sum(
-        # Bytes are those of all tokens of a run; latency is that of an exchange, however few it sends.
-        manifest.target.exchange_seconds(-(-transfer.bytes // cut.tokens))
+        # Bytes are those of all tokens of a run; what a ring waits for is a matter of steps, however few it sends.
+        transfer.seconds
+        - manifest.target.exchange_seconds(transfer.bytes)
+        + manifest.target.exchange_seconds(-(-transfer.bytes // cut.tokens))
         for graph in graphs
         for transfer in graph.run_transfers
         if transfer.cause is Cause.COLLECTIVE

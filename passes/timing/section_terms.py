@@ -12,7 +12,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.passes.sharding.collectives import collective
+from samba_onnx.passes.sharding.collectives import exchanges
 from samba_onnx.passes.timing.maps import crossing_maps, positions
 from samba_onnx.passes.timing.matrix_products import (
     is_product,
@@ -152,7 +152,7 @@ def section_terms(
     timing = target.timing
     only_addresses = timing is not None and all(renames(node) for node in nodes)
     moved = {tier: tuple(sizes) for tier, sizes in traffic.items()}
-    if only_addresses or collective(nodes) is not None:
+    if only_addresses or exchanges(nodes):
         return SectionTerms(sum(flops), moved, executed=False)
     # Other names take no time, and a product reads bfloat16 itself: neither keeps it from being alone.
     operators = [node for node in nodes if not renames(node) and widened_for(node) is None]

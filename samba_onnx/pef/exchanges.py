@@ -77,21 +77,25 @@ def hidden_exchanges(
     # Without figures of timing it is not known how much of a section could hide anything.
     if target.timing is None or not sent:
         return {}
-    latency = target.exchange_seconds(0)
     order: list[Busy | float | None] = []
     exchanges: list[int] = []
     for call in graph.calls:
         stage = stages[call.stage]
         if call.id in sent:
             exchanges.append(call.id)
-            # The latency hides behind nothing, since nothing was sent yet.
-            order.append(sent[call.id] - latency)
+            # The latency of each step hides behind nothing, since nothing was sent yet.
+            order.append(sent[call.id] - target.exchange_seconds(0, _steps(stage)))
         elif isinstance(stage, Fallback):
             order.append(None)
         elif stage.seconds:  # what only renames elements is no section of its own
             seconds = 0.0 if stage.time is None else stage.time.overlapped
             order.append(Busy(seconds, stage.streaming))
     return dict(zip(exchanges, hidden_seconds(order), strict=True))
+
+
+def _steps(stage: Section | Fallback) -> int:
+    exchange = stage.collective if isinstance(stage, Section) else None
+    return 1 if exchange is None else exchange.steps
 
 
 def hidden_seconds(order: Sequence[Busy | float | None]) -> list[float]:

@@ -7,7 +7,9 @@ an operator needs what others have, a section of its own exchanges it: a collect
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from samba_onnx.pef.decoding import MAY_BE_MISSING
 
 __all__ = ["AxisSplit", "Collective", "CollectiveKind", "Parallelism", "Sharded"]
 
@@ -28,8 +30,12 @@ class Collective:
     kind: CollectiveKind
     """What they do."""
     bytes: int
-    """What each RDU sends to the next one of a ring: 2(n-1)/n of a sum, rounded up to whole elements for each
-    of n pieces; of a gathered value all that it lacks."""
+    """What each RDU sends: in a ring 2(n-1)/n of a sum, rounded up to whole elements for each of n pieces;
+    directly its whole summand to each of the others; of a gathered value all that it lacks."""
+    direct: bool = field(default=False, metadata=MAY_BE_MISSING)
+    """Whether each RDU sends its summand to all others at once, which sends more and waits less than a ring."""
+    steps: int = field(default=0, metadata=MAY_BE_MISSING)
+    """Steps of a ring that wait for each other; 0 for one, and in PEFs that counted a ring as one."""
 
 
 @dataclass(frozen=True)

@@ -167,18 +167,20 @@ class TargetSummary:
         """
         return self.link_latency_seconds + size / self.link_bytes_per_second
 
-    def exchange_seconds(self, size: int) -> float:
+    def exchange_seconds(self, size: int, steps: int = 1) -> float:
         """Return the modelled time of one exchange between all RDUs of a program.
 
         Args:
             size: Bytes that each RDU sends.
+            steps: Messages that wait for each other; 0 counts as one.
 
         Returns:
             Latency plus bytes over bandwidth from one RDU to the next one, in seconds; that of the link to
             the host where the target does not state it.
         """
         rate = self.rdu_link_bytes_per_second or self.link_bytes_per_second
-        return (self.rdu_link_latency_seconds or self.link_latency_seconds) + size / rate
+        latency = self.rdu_link_latency_seconds or self.link_latency_seconds
+        return max(steps, 1) * latency + size / rate
 
     def alone(self) -> TargetSummary:
         """Return the figures without those of the link between RDUs, for a program of one RDU."""

@@ -53,15 +53,23 @@ def linear(rows: int, columns: int) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("rdus", [2, 3, 4, 16])
-def test_a_sum_sends_two_rounds_of_a_ring(rdus: int) -> None:
+def test_a_small_sum_is_sent_to_all_others_at_once(rdus: int) -> None:
     manifest = planned(linear(5, 48), rdus)
     (sent,) = [t for t in manifest.graphs[0].run_transfers if t.cause is Cause.COLLECTIVE]
     assert sent.direction is Direction.RDU_TO_RDU
-    assert sent.bytes == 2 * (rdus - 1) * -(-5 * 8 // rdus) * 4
-    assert sent.seconds == 6e-6 + sent.bytes / 32e9
+    assert sent.bytes == (rdus - 1) * 5 * 8 * 4
+    assert sent.seconds == manifest.target.exchange_seconds(sent.bytes)
     assert [s.operators for s in manifest.sections if s.collective] == [{"samba::AllReduce": 1}]
     loaded = [t.bytes for t in manifest.graphs[0].load_transfers if t.cause is Cause.WEIGHT]
     assert loaded == [8 * 48 // rdus * 4] * 2
+
+
+def test_a_large_sum_goes_round_a_ring() -> None:
+    rows, rdus = 1 << 17, 4
+    manifest = planned(linear(rows, 48), rdus)
+    (sent,) = [t for t in manifest.graphs[0].run_transfers if t.cause is Cause.COLLECTIVE]
+    assert sent.bytes == 2 * (rdus - 1) * (rows * 8 // rdus) * 4
+    assert sent.seconds == manifest.target.exchange_seconds(sent.bytes, 2 * (rdus - 1))
 
 
 def test_one_rdu_has_no_figures_of_links_between_them() -> None:

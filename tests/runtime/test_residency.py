@@ -147,6 +147,9 @@ def test_copies_between_rdus_take_the_time_of_their_own_link(tmp_path: Path) -> 
     plan.target = dataclasses.replace(plan.target, **link)
     with build(tmp_path, plan) as pef, Device(pef) as device:
         values = device._values
-        for way, seconds in ((Direction.RDU_TO_RDU, 2e-3), (Direction.HOST_TO_RDU, 1e-6 + 1e-6)):
-            values.enter("x", 1000, way, Cause.EXPLICIT, None)
+        values.enter("x", 1000, Direction.HOST_TO_RDU, Cause.EXPLICIT, None)
+        assert device.ledger.transfers[-1].seconds == 1e-6 + 1e-6
+        for steps, seconds in ((0, 2e-3), (1, 2e-3), (6, 7e-3)):
+            values.enter_exchange("x", 1000, steps, 0)
             assert device.ledger.transfers[-1].seconds == seconds
+            assert device.ledger.transfers[-1].direction is Direction.RDU_TO_RDU

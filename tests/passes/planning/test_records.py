@@ -90,8 +90,8 @@ def test_what_rdus_exchange_and_hold_of_a_value_is_in_the_records() -> None:
         weight_names=(),
         placement=homes,
     )
-    # Each of two pieces of two floats is sent twice: to be added up, and as a part of the sum.
-    sent = Collective(CollectiveKind.ALL_REDUCE, 2 * 2 * 4)
+    # Each of two RDUs sends its four floats to the other one.
+    sent = Collective(CollectiveKind.ALL_REDUCE, 4 * 4, direct=True)
     assert [section.collective for section in found.sections] == [None, sent, None]
     shards = {symbol.name: symbol.sharded for symbol in found.symbols}
     assert shards == {"x": HALVES, "a": None, "b": None, "y": None}

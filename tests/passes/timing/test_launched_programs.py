@@ -45,7 +45,7 @@ def drafts(exchange: ir.Node, *, renamed: bool = False) -> list[SectionDraft]:
         time = section_terms(nodes, by_tier(traffic), TARGET).time(TARGET)
         record = Section(
             place, "", "", "", (), (), (), {},
-            seconds=time.seconds, time=time, collective=collective(nodes),
+            seconds=time.seconds, time=time, collective=collective(nodes, TARGET),
         )  # fmt: skip
         result.append(SectionDraft(place, record, nodes, traffic))
     return result
