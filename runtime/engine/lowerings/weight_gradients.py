@@ -20,6 +20,7 @@ from dataclasses import replace
 
 import onnx
 
+from samba_onnx.runtime.engine.lowerings.blocked_channels import import_blocks
 from samba_onnx.runtime.engine.lowerings.graph_view import (
     GraphView,
     is_operator,
@@ -40,7 +41,7 @@ _FEW_OFFSETS = 9
 _OLDEST_VERSION = 13
 
 
-def multiply_weight_gradients(model: onnx.ModelProto) -> dict[str, str]:
+def multiply_weight_gradients(model: onnx.ModelProto, block: int = 0) -> dict[str, str]:
     """Replace convolutions that compute gradients of weights by matrix products.
 
     1. It is a Conv of the default domain without bias whose only reader is a Transpose that
@@ -53,6 +54,7 @@ def multiply_weight_gradients(model: onnx.ModelProto) -> dict[str, str]:
 
     Args:
         model: Is changed in place; subgraphs are not.
+        block: Channels of a block in the engine's blocked layout; 0 where it has no kernels for it.
 
     Returns:
         Why convolutions stay what they are, by the name of their result.
@@ -71,7 +73,7 @@ def multiply_weight_gradients(model: onnx.ModelProto) -> dict[str, str]:
     for node in graph.node:
         match = _match(node, view) if is_operator(node, "Conv") else None
         if isinstance(match, WeightGradient):
-            replacement = match.replacement()
+            replacement = match.replacement(block)
             nodes += replacement.nodes
             shapes |= replacement.shapes
             replaced.update(match.replaced)
@@ -88,6 +90,7 @@ def multiply_weight_gradients(model: onnx.ModelProto) -> dict[str, str]:
         for name, shape in shapes.items()
     )
     remove_unread(graph, operands)
+    import_blocks(model)
     return reasons
 
 
