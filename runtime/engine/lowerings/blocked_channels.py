@@ -29,15 +29,15 @@ class BlockedNodes(Nodes):
         """
         return self.make("ReorderInput", [value], domain=BLOCKED_DOMAIN)
 
-    def depthwise(self, operands: Sequence[str], channels: int, **attributes: Any) -> str:
-        """Convolve every channel with a window of its own; the result is not in blocks.
+    def convolution(self, operands: Sequence[str], channels: int, **attributes: Any) -> str:
+        """Convolve; the result is not in blocks.
 
         Args:
-            operands: Data in blocks, ``[channels, 1, *window]`` in blocks, and maybe a bias.
-            channels: Their number.
-            **attributes: ``kernel_shape``, ``pads`` and what else moves the window.
+            operands: Data in blocks, a weight in blocks, and maybe a bias.
+            channels: Of the result.
+            **attributes: ``group``, ``kernel_shape``, ``pads`` and what else moves the window.
         """
-        result = self.make("Conv", operands, domain=BLOCKED_DOMAIN, group=channels, **attributes)
+        result = self.make("Conv", operands, domain=BLOCKED_DOMAIN, **attributes)
         return self.make("ReorderOutput", [result], domain=BLOCKED_DOMAIN, channels=channels)
 
     def finish(self, value: str, result: str) -> None:

@@ -8,9 +8,7 @@ from typing import Final
 
 from samba_onnx.runtime.engine.lowerings.batch_statistics import copy_running_statistics
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_stage_bfloat16
-from samba_onnx.runtime.engine.lowerings.depthwise_convolutions import (
-    block_depthwise_convolutions,
-)
+from samba_onnx.runtime.engine.lowerings.blocked_convolutions import block_convolutions
 from samba_onnx.runtime.engine.lowerings.dropout_masks import expand_dropout_masks
 from samba_onnx.runtime.engine.lowerings.elementwise_blocks import take_out_components
 from samba_onnx.runtime.engine.lowerings.final_reshapes import shed_stage_reshapes
@@ -144,11 +142,11 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
         on_model(multiply_small_convolutions),
         device_only=True,
     ),
-    # Beside them: what is left to round to 16 bits has been taken care of.
+    # Behind them, which are quicker than blocks where both apply.
     Lowering(
-        "depthwise convolutions",
-        "onnxruntime computes convolutions of each channel by itself channel by channel, unless weights are constant.",
-        with_blocks(block_depthwise_convolutions),
+        "blocked convolutions",
+        "onnxruntime lays the windows of a convolution out in memory, unless its weights are constant.",
+        with_blocks(block_convolutions),
         device_only=True,
     ),
     Lowering(

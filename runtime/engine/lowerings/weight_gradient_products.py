@@ -198,9 +198,10 @@ class WeightGradient:
             )
         )
         window = build.make("Reshape", [window, build.integers(groups, 1, *self.plane)])
-        sums = build.depthwise(
+        sums = build.convolution(
             [data, window],
             groups,
+            group=groups,
             kernel_shape=self.plane,
             pads=[*self.layer.before, *self.layer.behind],
             strides=self.layer.dilations,

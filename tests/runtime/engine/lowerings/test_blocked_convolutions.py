@@ -1,4 +1,4 @@
-"""Depthwise convolutions in blocks: the graph before and after, the numbers, and what stays."""
+"""Convolutions in blocks: the graph before and after, the numbers, and what stays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from samba_onnx.facts.domains import BLOCKED_DOMAIN
-from samba_onnx.runtime.engine.lowerings.depthwise_convolutions import block_depthwise_convolutions
+from samba_onnx.runtime.engine.lowerings.blocked_convolutions import block_convolutions
 from samba_onnx.runtime.engine.onnxruntime.channel_blocks import channel_block
 from tests.runtime.engine.lowerings.layers import Gradients, Layer, operators
 
@@ -62,7 +62,7 @@ def run(proto: onnx.ModelProto) -> np.ndarray:
     return result
 
 
-lowered = functools.partial(block_depthwise_convolutions, block=BLOCK)
+lowered = functools.partial(block_convolutions, block=BLOCK)
 
 LAYERS = {
     "3x3": Layer((2, CHANNELS, 9, 7), (CHANNELS, 1, 3, 3), padding=(1, 1), groups=CHANNELS),
@@ -74,11 +74,21 @@ LAYERS = {
     ),
     "without padding": Layer((1, BLOCK, 6, 5), (BLOCK, 1, 2, 3), groups=BLOCK),
 }
-STRIDED = Layer((2, BLOCK, 9, 8), (BLOCK, 1, 5, 3), (2, 3), (2, 1), groups=BLOCK)
+STRIDED = {
+    "strided": Layer((2, CHANNELS, 9, 8), (CHANNELS, 1, 5, 3), (2, 3), (2, 1), groups=CHANNELS),
+    "strided along one axis": Layer((2, BLOCK, 9, 8), (BLOCK, 1, 3, 3), (1, 2), groups=BLOCK),
+}
+DENSE = {
+    "dense": Layer((2, BLOCK, 17, 16), (CHANNELS, BLOCK, 3, 3), padding=(1, 1)),
+    "dense, uneven": Layer(
+        (1, CHANNELS, 20, 19), (BLOCK, CHANNELS, 2, 3), padding=(1, 0), dilation=(1, 2)
+    ),
+}
+ALL = LAYERS | STRIDED | DENSE
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("layer", [*LAYERS.values(), STRIDED], ids=[*LAYERS, "strided"])
+@pytest.mark.parametrize("layer", ALL.values(), ids=ALL.keys())
 def test_a_convolution_in_blocks_is_the_convolution_exactly(layer: Layer, bias: bool) -> None:
     before = forward(layer, bias=bias)
     after = onnx.ModelProto()
@@ -91,7 +101,7 @@ def test_a_convolution_in_blocks_is_the_convolution_exactly(layer: Layer, bias: 
     np.testing.assert_array_equal(run(after), run(before))
 
 
-@pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS.keys())
+@pytest.mark.parametrize("layer", ALL.values(), ids=ALL.keys())
 def test_the_gradient_of_an_input_is_torchs_exactly(layer: Layer) -> None:
     gradients = Gradients(layer, (True, False))
     assert operators(gradients.plain) == ["ConvTranspose"]
@@ -99,6 +109,7 @@ def test_the_gradient_of_an_input_is_torchs_exactly(layer: Layer) -> None:
     assert reasons == {}
     assert "ConvTranspose" not in operators(after)
     assert "Slice" in operators(after)  # which turns the window round
+    assert ("Pad" in operators(after)) == (max(layer.stride) > 1)
     assert torch.equal(gradients.run(after)[0], gradients.expected[0])
 
 
@@ -117,15 +128,32 @@ def test_a_gradient_that_is_larger_than_windows_reach_is_torchs_exactly() -> Non
 KEPT = {
     "several channels of a group": (
         Layer((2, CHANNELS, 9, 7), (CHANNELS, 2, 3, 3), groups=BLOCK),
-        "its groups are not channels in whole blocks",
+        "its groups are neither one nor as many as channels",
     ),
     "several results of a channel": (
         Layer((2, BLOCK, 9, 7), (CHANNELS, 1, 3, 3), groups=BLOCK),
-        "its groups are not channels in whole blocks",
+        "its groups are neither one nor as many as channels",
     ),
     "no whole block": (
         Layer((2, BLOCK + 1, 9, 7), (BLOCK + 1, 1, 3, 3), groups=BLOCK + 1),
-        "its groups are not channels in whole blocks",
+        "its channels are no whole blocks",
+    ),
+    "no whole block of results": (
+        Layer((1, BLOCK, 18, 18), (BLOCK + 1, BLOCK, 3, 3)),
+        "its channels are no whole blocks",
+    ),
+    "small pictures": (
+        Layer((9, BLOCK, 17, 17), (BLOCK, BLOCK, 3, 3)),
+        "it is quicker as a product",
+    ),
+    "an element": (Layer((1, BLOCK, 18, 18), (BLOCK, BLOCK, 1, 1)), "it is quicker as a product"),
+    "dense, strided": (
+        Layer((1, BLOCK, 34, 34), (BLOCK, BLOCK, 3, 3), (2, 2)),
+        "it is quicker as a product",
+    ),
+    "many channels": (
+        Layer((1, BLOCK, 18, 18), (160, BLOCK, 3, 3)),
+        "it is quicker as a product",
     ),
     "one axis": (
         Layer((2, BLOCK, 9), (BLOCK, 1, 3), [1], [0], [1], groups=BLOCK),
@@ -145,17 +173,11 @@ def test_other_convolutions_stay(layer: Layer, reason: str) -> None:
 def test_a_constant_weight_is_left_to_the_optimizer() -> None:
     layer = LAYERS["3x3"]
     proto = forward(layer)
+    weight = proto.graph.input.pop()
     proto.graph.initializer.append(
-        numpy_helper.from_array(np.ones(layer.weight, np.float32), proto.graph.input.pop().name)
+        numpy_helper.from_array(np.ones(layer.weight, np.float32), weight.name)
     )
     assert lowered(proto) == {"y": "its weight is constant"}
-
-
-def test_gradients_that_spread_pictures_stay() -> None:
-    gradients = Gradients(STRIDED, (True, False))
-    after, reasons = gradients.lowered(lowered)
-    assert [*reasons.values()] == ["it spreads pictures"]
-    assert after == gradients.plain
 
 
 def test_other_types_stay() -> None:
@@ -173,7 +195,7 @@ def test_named_padding_stays() -> None:
 def test_nothing_changes_without_kernels_or_operators_for_it(options: dict[str, int]) -> None:
     proto = forward(LAYERS["3x3"], version=options.get("version", 20))
     before = proto.SerializeToString(deterministic=True)
-    assert block_depthwise_convolutions(proto, options.get("block", BLOCK)) == {}
+    assert block_convolutions(proto, options.get("block", BLOCK)) == {}
     assert proto.SerializeToString(deterministic=True) == before
 
 
