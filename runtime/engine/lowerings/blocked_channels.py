@@ -34,14 +34,19 @@ class BlockedNodes(Nodes):
 
         Args:
             operands: Data in blocks, a weight in blocks, and maybe a bias.
-            channels: Of the result.
+            channels: Number of those of the result.
             **attributes: ``group``, ``kernel_shape``, ``pads`` and what else moves the window.
         """
         result = self.make("Conv", operands, domain=BLOCKED_DOMAIN, **attributes)
         return self.make("ReorderOutput", [result], domain=BLOCKED_DOMAIN, channels=channels)
 
     def finish(self, value: str, result: str) -> None:
-        """Let the last node, which makes a value, return the result."""
+        """Let the last node return the result.
+
+        Args:
+            value: What it makes.
+            result: The name of the result.
+        """
         assert self.nodes[-1].output[0] == value
         self.nodes[-1].output[0] = result
 

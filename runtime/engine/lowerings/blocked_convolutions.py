@@ -76,7 +76,7 @@ class _Convolution:
     """Whether it is a ConvTranspose."""
     block: int
     name: str
-    """Of the result."""
+    """Name of the result."""
 
     @property
     def is_depthwise(self) -> bool:
@@ -125,8 +125,8 @@ class _Convolution:
         rows = batch * channels // self.block * height
         behind = [step - 1 for step in self.geometry.strides]
         value = build.make("Reshape", [data, build.integers(rows, 1, width, self.block)])
-        amounts = build.integers(0, 0, 0, 0, 0, behind[0], 0, behind[1] * self.block)
-        value = build.make("Pad", [value, amounts])
+        amounts = (*[0] * 5, behind[0], 0, behind[1] * self.block)
+        value = build.make("Pad", [value, build.integers(*amounts)])
         return build.make("Reshape", [value, build.integers(batch, channels, *spread)])
 
     def _weight(self, build: BlockedNodes, weight: str) -> str:

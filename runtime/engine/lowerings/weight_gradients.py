@@ -16,6 +16,7 @@ nothing is padded to a kernel as large as the picture.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import onnx
@@ -85,13 +86,17 @@ def multiply_weight_gradients(model: onnx.ModelProto, block: int = 0) -> dict[st
             reasons[node.output[0]] = match
     del graph.node[:]
     graph.node.extend(nodes)
+    _state_shapes(graph, shapes)
+    remove_unread(graph, operands)
+    import_blocks(model)
+    return reasons
+
+
+def _state_shapes(graph: onnx.GraphProto, shapes: Mapping[str, Shape]) -> None:
     graph.value_info.extend(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
         for name, shape in shapes.items()
     )
-    remove_unread(graph, operands)
-    import_blocks(model)
-    return reasons
 
 
 def _match(node: onnx.NodeProto, view: GraphView) -> WeightGradient | str:
