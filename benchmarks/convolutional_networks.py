@@ -42,7 +42,8 @@ class _Squeeze(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         pooled = functional.adaptive_avg_pool2d(x, 1)
-        return x * self.expand(functional.silu(self.reduce(pooled))).sigmoid()
+        gate: Tensor = self.expand(functional.silu(self.reduce(pooled)))
+        return x * gate.sigmoid()
 
 
 class _Inverted(nn.Module):
@@ -129,7 +130,8 @@ class _NextBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
         y = self.scale * self.narrow(functional.gelu(self.wide(y)))
-        return x + y.permute(0, 3, 1, 2)
+        moved: Tensor = y.permute(0, 3, 1, 2)
+        return x + moved
 
 
 def convnext_atto() -> nn.Module:
