@@ -11,6 +11,7 @@ import json
 import math
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -69,9 +70,12 @@ def _counted(step: Callable[[], object]) -> float:
     from torch.utils.flop_counter import FlopCounterMode
 
     gradients = {torch.ops.aten.convolution_backward: _of_gradients}
-    mkldnn = torch.backends.mkldnn.flags(enabled=False)
-    with mkldnn, FlopCounterMode(display=False, custom_mapping=gradients) as counter:
-        step()
+    counter = FlopCounterMode(display=False, custom_mapping=gradients)
+    with warnings.catch_warnings():
+        # The context sets flags of other processors, too, and torch warns of each.
+        warnings.simplefilter("ignore")
+        with torch.backends.mkldnn.flags(enabled=False), counter:
+            step()
     return float(counter.get_total_flops())
 
 
