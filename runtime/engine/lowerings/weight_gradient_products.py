@@ -10,7 +10,7 @@ import onnx
 
 from samba_onnx.runtime.engine.lowerings.blocked_channels import SPATIAL_AXES, BlockedNodes
 from samba_onnx.runtime.engine.lowerings.nodes import Nodes, Shape
-from samba_onnx.runtime.engine.lowerings.windows import Geometry, offsets
+from samba_onnx.runtime.engine.lowerings.windows import Geometry, offsets, with_axes
 
 FEW_CHANNELS = 8
 """Fewer are stacked with their kernel offsets into one product. Found, like the numbers below, by
@@ -99,8 +99,8 @@ class WeightGradient:
         # With groups, each channel is a group of its own, and leaves no matrix to multiply.
         if self.layer.groups > 1:
             positions = math.prod(self.plane)
-            pictures = len(self.plane) == SPATIAL_AXES and positions <= _LONGEST_SUM
-            if pictures and block and self.shape[0] % block == 0:
+            suits = len(self.plane) <= SPATIAL_AXES and positions <= _LONGEST_SUM
+            if suits and block and self.shape[0] % block == 0:
                 self._depthwise_in_blocks(build, name)
             else:
                 self._depthwise(build, name)
@@ -188,34 +188,39 @@ class WeightGradient:
     def _depthwise_in_blocks(self, build: BlockedNodes, result: str) -> None:
         """One convolution, with the gradient of every channel of every picture as the window of a group."""
         channels, groups = self.shape[0], self.batch * self.shape[0]
-        pads = (self.layer.before, self.layer.behind)
-        inner = [size - sum(around) for size, *around in zip(self.padded, *pads, strict=True)]
+        ones = (1,) * (SPATIAL_AXES - len(self.plane))
+        layer = with_axes(self.layer, len(ones))
+        plane, padded, kernel = (
+            (*ones, *sizes) for sizes in (self.plane, self.padded, self.shape[2:])
+        )
+        around = zip(padded, layer.before, layer.behind, strict=True)
+        inner = [size - before - behind for size, before, behind in around]
         data, window = (
             build.blocked(build.make("Reshape", [value, build.integers(1, groups, *sizes)]))
             for value, sizes in (
                 (operand.arranged(build, [1, 0, *self._spatial]), sizes)
-                for operand, sizes in ((self.under, inner), (self.over, self.plane))
+                for operand, sizes in ((self.under, inner), (self.over, plane))
             )
         )
-        window = build.make("Reshape", [window, build.integers(groups, 1, *self.plane)])
+        window = build.make("Reshape", [window, build.integers(groups, 1, *plane)])
         sums = build.convolution(
             [data, window],
             groups,
             group=groups,
-            kernel_shape=self.plane,
-            pads=[*self.layer.before, *self.layer.behind],
-            strides=self.layer.dilations,
-            dilations=self.layer.strides,
+            kernel_shape=plane,
+            pads=[*layer.before, *layer.behind],
+            strides=layer.dilations,
+            dilations=layer.strides,
         )
         # Where no window reaches the end of the data, there is more than the layer's window has.
-        reach = zip(self.padded, self.plane, self.layer.strides, self.layer.dilations, strict=True)
+        reach = zip(padded, plane, layer.strides, layer.dilations, strict=True)
         found = [(size - (n - 1) * step - 1) // hole + 1 for size, n, step, hole in reach]
         sums = build.make("Reshape", [sums, build.integers(self.batch, channels, *found)])
-        if tuple(found) != tuple(self.shape[2:]):
-            bounds = [build.integers(0, 0), build.integers(*self.shape[2:])]
+        if tuple(found) != kernel:
+            bounds = [build.integers(0, 0), build.integers(*kernel)]
             sums = build.make("Slice", [sums, *bounds, build.integers(2, 3)])
         total = build.make("ReduceSum", [sums, build.integers(0)], keepdims=0)
-        build.reshape_last(total, (channels, *self.shape[2:]), self.shape, result)
+        build.reshape_last(total, (channels, *kernel), self.shape, result)
 
     def _left(self, build: Nodes, outer: int) -> str:
         over = self.over.arranged(build, range(len(self.shape)))

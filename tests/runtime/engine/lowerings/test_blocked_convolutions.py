@@ -81,10 +81,18 @@ STRIDED = {
 DENSE = {
     "dense": Layer((2, BLOCK, 17, 16), (CHANNELS, BLOCK, 3, 3), padding=(1, 1)),
     "dense, uneven": Layer(
-        (1, CHANNELS, 20, 19), (BLOCK, CHANNELS, 2, 3), padding=(1, 0), dilation=(1, 2)
+        (1, CHANNELS, 20, 19), (BLOCK, CHANNELS, 2, 5), padding=(1, 0), dilation=(1, 1)
     ),
 }
-ALL = LAYERS | STRIDED | DENSE
+FLAT = {
+    "one axis": Layer(
+        (2, CHANNELS, 19), (CHANNELS, 1, 4), [3], [2], [2], output_padding=[0], groups=CHANNELS
+    ),
+    "one axis, dense": Layer(
+        (1, BLOCK, 300), (CHANNELS, BLOCK, 9), [1], [0], [4], output_padding=[0]
+    ),
+}
+ALL = LAYERS | STRIDED | DENSE | FLAT
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -94,8 +102,10 @@ def test_a_convolution_in_blocks_is_the_convolution_exactly(layer: Layer, bias: 
     after = onnx.ModelProto()
     after.CopyFrom(before)
     assert lowered(after) == {}
-    expected = ["Reshape", "Transpose", "Reshape", "Conv", "ReorderOutput"]
-    assert operators(after) == ["ReorderInput", *expected]
+    expected = ["ReorderInput", "Reshape", "Transpose", "Reshape", "Conv", "ReorderOutput"]
+    if len(layer.data) == 3:
+        expected = ["Reshape", *expected, "Reshape"]
+    assert operators(after) == expected
     assert [node.domain for node in after.graph.node if node.op_type == "Conv"] == [BLOCKED_DOMAIN]
     # Sums of some small whole numbers are exact in float32, in any order.
     np.testing.assert_array_equal(run(after), run(before))
@@ -104,7 +114,7 @@ def test_a_convolution_in_blocks_is_the_convolution_exactly(layer: Layer, bias: 
 @pytest.mark.parametrize("layer", ALL.values(), ids=ALL.keys())
 def test_the_gradient_of_an_input_is_torchs_exactly(layer: Layer) -> None:
     gradients = Gradients(layer, (True, False))
-    assert operators(gradients.plain) == ["ConvTranspose"]
+    assert operators(gradients.plain).count("ConvTranspose") == 1
     after, reasons = gradients.lowered(lowered)
     assert reasons == {}
     assert "ConvTranspose" not in operators(after)
@@ -146,7 +156,7 @@ KEPT = {
         Layer((9, BLOCK, 17, 17), (BLOCK, BLOCK, 3, 3)),
         "it is quicker as a product",
     ),
-    "an element": (Layer((1, BLOCK, 18, 18), (BLOCK, BLOCK, 1, 1)), "it is quicker as a product"),
+    "few elements": (Layer((1, BLOCK, 20, 20), (BLOCK, BLOCK, 2, 4)), "it is quicker as a product"),
     "dense, strided": (
         Layer((1, BLOCK, 34, 34), (BLOCK, BLOCK, 3, 3), (2, 2)),
         "it is quicker as a product",
@@ -155,9 +165,9 @@ KEPT = {
         Layer((1, BLOCK, 18, 18), (160, BLOCK, 3, 3)),
         "it is quicker as a product",
     ),
-    "one axis": (
-        Layer((2, BLOCK, 9), (BLOCK, 1, 3), [1], [0], [1], groups=BLOCK),
-        "its shapes are not declared, or not those of pictures",
+    "three axes": (
+        Layer((2, BLOCK, 3, 3, 3), (BLOCK, 1, 2, 2, 2), [1] * 3, [0] * 3, [1] * 3, groups=BLOCK),
+        "its shapes are not declared, or not those of pictures or sequences",
     ),
 }
 

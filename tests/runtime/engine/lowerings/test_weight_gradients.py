@@ -107,6 +107,9 @@ IN_BLOCKS = {
     "smaller than the window": Layer(
         (2, BLOCK, 3, 2), (BLOCK, 1, 7, 7), padding=(3, 3), groups=BLOCK
     ),
+    "one axis": Layer(
+        (3, BLOCK, 19), (BLOCK, 1, 4), [3], [2], [2], output_padding=[0], groups=BLOCK
+    ),
     "transposed": Layer(
         (2, BLOCK, 5, 4), (BLOCK, 1, 3, 3), (2, 2), (1, 1), (1, 1), True, (1, 1), BLOCK
     ),
@@ -132,9 +135,17 @@ def test_a_depthwise_gradient_is_one_convolution_in_blocks(layer: Layer) -> None
     [
         Layer((1, BLOCK, 65, 64), (BLOCK, 1, 1, 1), groups=BLOCK),
         Layer((1, BLOCK + 1, 9, 7), (BLOCK + 1, 1, 3, 3), groups=BLOCK + 1),
-        Layer((1, BLOCK, 9), (BLOCK, 1, 3), [1], [0], [1], output_padding=[0], groups=BLOCK),
+        Layer(
+            (1, BLOCK, 3, 4, 3),
+            (BLOCK, 1, 3, 3, 3),
+            [1] * 3,
+            [1] * 3,
+            [1] * 3,
+            output_padding=[0] * 3,
+            groups=BLOCK,
+        ),
     ],
-    ids=["long sums", "no whole block", "one axis"],
+    ids=["long sums", "no whole block", "three axes"],
 )
 def test_other_depthwise_gradients_are_sums_of_products(layer: Layer) -> None:
     gradients = Gradients(layer, WEIGHT)
