@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import (
@@ -25,7 +28,8 @@ from benchmarks import (
     steady,
     training,
 )
-from benchmarks.table import Row, markdown
+from benchmarks.machine import machine, processor
+from benchmarks.table import Row, markdown, records
 
 PARTS = (
     "convert",
@@ -54,9 +58,14 @@ def main() -> None:
         convolution_curve.main()
         return
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of {', '.join(PARTS)}")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"all, or some of {', '.join(PARTS)}"
+    )
     parser.add_argument("--quick", action="store_true", help="leave out what takes long")
+    parser.add_argument("--json", action="store_true", help="print a document, not a table")
     arguments = parser.parse_args()
+    if "all" in arguments.parts:
+        arguments.parts = list(PARTS)
     unknown = set(arguments.parts) - set(PARTS)
     if unknown:
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
@@ -84,7 +93,19 @@ def main() -> None:
                 rows.append(row)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"{os.cpu_count()} cores\n\n{markdown(rows)}")
+    print(_document(rows) if arguments.json else _page(rows))
+
+
+def _page(rows: Sequence[Row]) -> str:
+    """Return the rows as a table, with the machine that they were measured on."""
+    return f"{processor()}; {os.cpu_count()} cores\n\n{markdown(rows)}"
+
+
+def _document(rows: Sequence[Row]) -> str:
+    """Return the rows as JSON, with the machine and what it reaches, by number of threads."""
+    rates = {threads: asdict(machine(threads)) for threads in sorted({1, os.cpu_count() or 1})}
+    document = {"processor": processor(), "cores": os.cpu_count(), "rates": rates}
+    return json.dumps(document | {"rows": records(rows)}, indent=1)
 
 
 if __name__ == "__main__":

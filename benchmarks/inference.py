@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.machine import machine
 from benchmarks.table import Row
 from benchmarks.turns import Side, ratio
+from benchmarks.work import work
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,9 @@ def _row(ours: Side, baseline: str, aim: float, forward: Forward, folder: Path, 
         value, seconds = ratio(ours, theirs, turns)
     threads = "1 thread" if forward.threads == 1 else f"{forward.threads} threads"
     what = f"session.run, batch {forward.batch}, {threads}: {forward.model}"
-    return Row(what, TITLES[baseline], value, aim, f"({1e3 * seconds:.3g} ms per run of torch)")
+    note = f"({1e3 * seconds:.3g} ms per run of torch)"
+    limit = work("forward", forward.model, str(forward.batch)).seconds(machine(forward.threads))
+    return Row(what, TITLES[baseline], value, aim, note, seconds, limit)
 
 
 def _side(side: str, forward: Forward, folder: Path) -> Side:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,19 @@ class Row:
     aim: float | None = None
     """The largest ratio that was aimed for."""
     note: str = ""
+    seconds: float | None = None
+    """What a step of the baseline takes."""
+    limit: float | None = None
+    """The seconds below which this machine cannot do a step: operations by the rate of its products of matrices, or
+    bytes by that of its memory, whichever is more."""
+
+    @property
+    def of_limit(self) -> tuple[float, float] | None:
+        """How many times the limit ours and the baseline take; None where there is no limit or no ratio."""
+        if not self.limit or self.seconds is None or self.ratio is None:
+            return None
+        theirs = self.seconds / self.limit
+        return self.ratio * theirs, theirs
 
     @property
     def verdict(self) -> str:
@@ -35,11 +49,20 @@ def geometric_mean(ratios: Iterable[float]) -> float:
 
 def markdown(rows: Iterable[Row]) -> str:
     """Return the rows as a table that a README can hold."""
-    lines = ["| what | against | ratio | aim | |", "|---|---|---|---|---|"]
+    lines = [
+        "| what | against | ratio | aim | times the limit: ours, theirs | |",
+        "|---|---|---|---|---|---|",
+    ]
     for row in rows:
         ratio = "failed" if row.ratio is None else f"{row.ratio:.3g}x"
         aim = "" if row.aim is None else f"≤ {row.aim:g}x"
+        far = "" if row.of_limit is None else "{:.3g}, {:.3g}".format(*row.of_limit)
         lines.append(
-            f"| {row.what} | {row.baseline} | {ratio} | {aim} | {row.verdict} {row.note} |"
+            f"| {row.what} | {row.baseline} | {ratio} | {aim} | {far} | {row.verdict} {row.note} |"
         )
     return "\n".join(lines)
+
+
+def records(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return the rows as records of a JSON document, by which two machines can be compared."""
+    return [asdict(row) | {"times_the_limit": row.of_limit} for row in rows]

@@ -11,6 +11,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
 
+from benchmarks.convolutional_networks import (
+    Classified,
+    WaveNet,
+    convnext_atto,
+    efficientnet_b0,
+    mobilenet_v2,
+)
+from models.mobilenet import LARGE, MobileNetV3
+from models.resnet import ResNet
+from models.unet import UNet
+
 
 @dataclass(frozen=True)
 class Training:
@@ -103,12 +114,13 @@ class ResNet18(nn.Module):
         return functional.cross_entropy(self.fc(x), y)
 
 
-class LSTMClassifier(nn.Module):
-    """One LSTM over a sequence, and a class from its last state."""
+class RecurrentClassifier(nn.Module):
+    """One recurrent layer over a sequence, and a class from its last state."""
 
-    def __init__(self) -> None:
+    def __init__(self, layer: type[nn.LSTM | nn.GRU]) -> None:
+        """Take the class of the layer."""
         super().__init__()
-        self.lstm = nn.LSTM(32, 64, batch_first=True)
+        self.lstm = layer(32, 64, batch_first=True)
         self.head = nn.Linear(64, 10)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
@@ -166,6 +178,32 @@ def _images(batch: int, *shape: int, classes: int) -> dict[str, Tensor]:
     return {"x": torch.randn(batch, *shape), "y": torch.randint(0, classes, (batch,))}
 
 
+def _vit() -> nn.Module:
+    from transformers import ViTConfig
+
+    from models.vit import Vit
+
+    config = ViTConfig(
+        hidden_size=384,
+        num_hidden_layers=6,
+        num_attention_heads=6,
+        intermediate_size=1536,
+        image_size=96,
+    )
+    config.num_labels = 1000
+    return Classified(Vit(config))
+
+
+def _masks() -> dict[str, Tensor]:
+    return {"x": torch.randn(4, 3, 96, 96), "y": torch.randint(0, 2, (4, 96, 96))}
+
+
+def _sound() -> dict[str, Tensor]:
+    levels = torch.randint(0, 256, (2, 2049))
+    samples = functional.one_hot(levels[:, :-1], 256).float().transpose(1, 2).contiguous()
+    return {"x": samples, "y": levels[:, 1:].contiguous()}
+
+
 def tokens(batch: int, length: int, words: int) -> dict[str, Tensor]:
     """Return tokens that are their own labels.
 
@@ -209,7 +247,29 @@ TRAININGS = {
         _adamw,
     ),
     "bert_small": Training(_bert, lambda: tokens(4, 128, 30522), _adamw),
-    "lstm": Training(LSTMClassifier, lambda: _images(16, 256, 32, classes=10), _sgd),
+    "lstm": Training(
+        lambda: RecurrentClassifier(nn.LSTM), lambda: _images(16, 256, 32, classes=10), _sgd
+    ),
+    "lstm_128": Training(
+        lambda: RecurrentClassifier(nn.LSTM), lambda: _images(16, 128, 32, classes=10), _sgd
+    ),
+    "gru": Training(
+        lambda: RecurrentClassifier(nn.GRU), lambda: _images(16, 256, 32, classes=10), _sgd
+    ),
+    "mobilenet_v2": Training(mobilenet_v2, lambda: _images(8, 3, 96, 96, classes=1000), _sgd),
+    "mobilenet_v3": Training(
+        lambda: Classified(MobileNetV3(LARGE)),
+        lambda: _images(8, 3, 96, 96, classes=1000),
+        _sgd,
+    ),
+    "efficientnet_b0": Training(efficientnet_b0, lambda: _images(8, 3, 96, 96, classes=1000), _sgd),
+    "convnext_atto": Training(convnext_atto, lambda: _images(8, 3, 96, 96, classes=1000), _adamw),
+    "wavenet": Training(WaveNet, _sound, _adamw),
+    "unet": Training(lambda: Classified(UNet((16, 32, 64, 128))), _masks, _adamw),
+    "resnet50": Training(
+        lambda: Classified(ResNet((3, 4, 6, 3))), lambda: _images(8, 3, 96, 96, classes=1000), _sgd
+    ),
+    "vit_small": Training(_vit, lambda: _images(4, 3, 96, 96, classes=1000), _adamw),
     "gpt2": Training(gpt2, lambda: tokens(1, 128, 50257), _adamw),
     "gpt2_batch4": Training(gpt2, lambda: tokens(4, 128, 50257), _adamw),
 }

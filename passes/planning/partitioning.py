@@ -20,7 +20,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import networkx
 import onnx_ir as ir
 
 from samba_onnx.passes.timing.node_work import value_bytes
@@ -118,6 +117,11 @@ def _beside_readers(
         for position, node in enumerate(flow.nodes)
         if homes[position] is Home.CPU and node in at_load
     }
+    if not movable:
+        return list(phases)
+    # Only where something is computed at load, for it takes a while to load itself.
+    import networkx
+
     # Tied in either direction: at load, a fallback has nothing that another one computes.
     ties: networkx.Graph[int] = networkx.Graph()
     ties.add_nodes_from(movable)

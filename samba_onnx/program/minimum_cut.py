@@ -8,10 +8,10 @@ counts in whole numbers of any size, where scipy has 32 bits. rustworkx has no f
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import networkx as nx
-from networkx.algorithms.flow import boykov_kolmogorov
+if TYPE_CHECKING:
+    import networkx as nx
 
 SOURCE: Final = "source"
 SINK: Final = "sink"
@@ -24,6 +24,9 @@ class Network:
 
     def __init__(self) -> None:
         """Start with the two ends alone."""
+        # Only where something is to be cut, which most models have not: it takes a while to load.
+        import networkx as nx
+
         self._graph: nx.DiGraph[Hashable] = nx.DiGraph()
         self._graph.add_nodes_from((SOURCE, SINK))
 
@@ -53,6 +56,8 @@ class Network:
         return _joined(SINK, residual.pred)
 
     def _residual(self) -> Any:
+        from networkx.algorithms.flow import boykov_kolmogorov
+
         return boykov_kolmogorov(self._graph, SOURCE, SINK)
 
 

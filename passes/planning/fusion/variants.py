@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import graphlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
-
-import networkx
 
 from samba_onnx.passes.planning.fusion.patterns import Pattern, PatternEntry
 
@@ -29,6 +28,17 @@ class PatternError(Exception):
         self.place = place
 
 
+def _connected(edges: Mapping[str, Collection[str]]) -> list[set[str]]:
+    """Return the entries that hang together, whichever way edges go."""
+    parts: list[set[str]] = []
+    for name, others in edges.items():
+        whole = {name, *others}
+        touched = [part for part in parts if part & whole]
+        parts = [part for part in parts if not part & whole]
+        parts.append(whole.union(*touched))
+    return parts
+
+
 def check_pattern(
     entries: Mapping[str, PatternEntry], options: Mapping[str, Sequence[str]]
 ) -> None:
@@ -42,18 +52,22 @@ def check_pattern(
         PatternError: An entry names another that does not exist, the entries go round in a circle or are not
             connected, or none of them has to be there.
     """
-    graph: networkx.DiGraph[str] = networkx.DiGraph()
-    graph.add_nodes_from(entries)
+    edges: dict[str, set[str]] = {name: set() for name in entries}
     for name, key, other in _references(entries, options):
         if other not in entries:
             close = difflib.get_close_matches(other, entries, 1)
             meant = f"; did you mean {close[0]!r}?" if close else ""
             raise PatternError(f"there is no entry {other!r} in the pattern{meant}", name, key)
-        graph.add_edge(name, other)
-    if not networkx.is_directed_acyclic_graph(graph):
-        circle = [edge[0] for edge in networkx.find_cycle(graph)]
-        raise PatternError(f"goes round in a circle: {' -> '.join([*circle, circle[0]])}")
-    first, *others = networkx.weakly_connected_components(graph)
+        edges[name].add(other)
+    try:
+        graphlib.TopologicalSorter(edges).prepare()
+    except graphlib.CycleError as error:
+        # Each waits for the one before it, and the first is the last, too.
+        circle = list(reversed(error.args[1][1:]))
+        begin = circle.index(min(circle, key=list(edges).index))
+        text = " -> ".join([*circle[begin:], *circle[: begin + 1]])
+        raise PatternError(f"goes round in a circle: {text}") from None
+    first, *others = sorted(_connected(edges), key=lambda part: min(map(list(edges).index, part)))
     if others:
         # Named in the order of the file, which sets do not have.
         apart, connected = (

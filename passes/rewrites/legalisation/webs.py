@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-import networkx
 import onnx
 import onnx_ir as ir
 
@@ -164,6 +163,11 @@ def webs(graph: ir.Graph, narrowing: Narrowing) -> tuple[Web, ...]:
         for ends in groups(node, narrowing, version)
         if all(narrowing.fits(end.value) for end in ends)
     ]
+    if not narrow:
+        return ()
+    # Only where something is narrowed, for it takes a while to load.
+    import networkx
+
     # Groups and values are the two sides of a graph, whose connected parts are webs. Constants join
     # none: each web may have a copy in its own type.
     joined: networkx.Graph[object] = networkx.Graph()

@@ -45,6 +45,10 @@ class GraphView:
             return None
         return readers[0]
 
+    def is_constant(self, name: str) -> bool:
+        """Return whether a value is an initializer or made by a Constant."""
+        return name in self._constants or self.maker(name, "Constant") is not None
+
     def integers(self, name: str) -> Sequence[int] | None:
         """Return the numbers of a constant whose content is in the model; None of any other."""
         array = self._content(name)

@@ -8,6 +8,7 @@ from typing import Final
 
 from samba_onnx.runtime.engine.lowerings.batch_statistics import copy_running_statistics
 from samba_onnx.runtime.engine.lowerings.bfloat16 import lower_stage_bfloat16
+from samba_onnx.runtime.engine.lowerings.blocked_convolutions import block_convolutions
 from samba_onnx.runtime.engine.lowerings.dropout_masks import expand_dropout_masks
 from samba_onnx.runtime.engine.lowerings.elementwise_blocks import take_out_components
 from samba_onnx.runtime.engine.lowerings.final_reshapes import shed_stage_reshapes
@@ -23,7 +24,7 @@ from samba_onnx.runtime.engine.lowerings.optimizer_faults import disable_faulty_
 from samba_onnx.runtime.engine.lowerings.recurrent_layers import lower_recurrent_layers
 from samba_onnx.runtime.engine.lowerings.short_expands import concatenate_short_expands
 from samba_onnx.runtime.engine.lowerings.small_convolutions import multiply_small_convolutions
-from samba_onnx.runtime.engine.lowerings.stage_model import StageModel, on_model
+from samba_onnx.runtime.engine.lowerings.stage_model import StageModel, on_model, with_blocks
 from samba_onnx.runtime.engine.lowerings.stochastic_rounds import expand_stochastic_rounds
 from samba_onnx.runtime.engine.lowerings.unsigned_weights import make_weights_unsigned
 from samba_onnx.runtime.engine.lowerings.weight_gradients import multiply_weight_gradients
@@ -67,7 +68,7 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
     Lowering(
         "weight gradients",
         "onnxruntime's convolutions are slow for a window that is as large as the picture.",
-        on_model(multiply_weight_gradients),
+        with_blocks(multiply_weight_gradients),
         device_only=True,
     ),
     Lowering(
@@ -139,6 +140,13 @@ LOWERINGS: Final[tuple[Lowering, ...]] = (
         "small convolutions",
         "onnxruntime reads the weight of a convolution once per picture, however few positions.",
         on_model(multiply_small_convolutions),
+        device_only=True,
+    ),
+    # Behind them, which are quicker than blocks where both apply.
+    Lowering(
+        "blocked convolutions",
+        "onnxruntime lays the windows of a convolution out in memory, unless its weights are constant.",
+        with_blocks(block_convolutions),
         device_only=True,
     ),
     Lowering(

@@ -39,6 +39,8 @@ class StageModel:
     """Whether elementwise arithmetic may be executed on its own, block by block."""
     keeps_bfloat16: bool = False
     """Whether bfloat16 is left to the engine's own kernels."""
+    channel_block: int = 0
+    """Channels that lie side by side in the layout of the engine's blocked convolutions; 0 if it has none."""
     components: tuple[Component, ...] = ()
     """What was taken out of the model, to be executed before it."""
     places: dict[str, str] = field(default_factory=dict)
@@ -61,5 +63,18 @@ def on_model(lower: Callable[[onnx.ModelProto], object]) -> Callable[[StageModel
 
     def apply(stage: StageModel) -> None:
         lower(stage.model)
+
+    return apply
+
+
+def with_blocks(lower: Callable[[onnx.ModelProto, int], object]) -> Callable[[StageModel], None]:
+    """Return a lowering that needs to know of the model, and of the engine's blocks of channels.
+
+    Args:
+        lower: As for :func:`on_model`.
+    """
+
+    def apply(stage: StageModel) -> None:
+        lower(stage.model, stage.channel_block)
 
     return apply

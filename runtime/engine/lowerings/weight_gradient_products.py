@@ -8,14 +8,17 @@ from dataclasses import dataclass
 
 import onnx
 
+from samba_onnx.runtime.engine.lowerings.blocked_channels import SPATIAL_AXES, BlockedNodes
 from samba_onnx.runtime.engine.lowerings.nodes import Nodes, Shape
-from samba_onnx.runtime.engine.lowerings.windows import Geometry, offsets
+from samba_onnx.runtime.engine.lowerings.windows import Geometry, offsets, with_axes
 
 FEW_CHANNELS = 8
 """Fewer are stacked with their kernel offsets into one product. Found, like the numbers below, by
 timing onnxruntime's kernels on layers of LeNet, ResNet and U-Net."""
 _LARGE_PLANE = 2048
 _SMALL_BATCH = 256
+_LONGEST_SUM = 4096
+"""Positions of a picture that are added one after the other: more would lose digits that torch keeps."""
 
 _FLOAT = onnx.TensorProto.FLOAT
 HALVES = frozenset({onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
@@ -84,14 +87,23 @@ class WeightGradient:
     def _spatial(self) -> range:
         return range(2, len(self.shape))
 
-    def replacement(self) -> Nodes:
-        """Return what computes the same as the convolution and what reads it."""
-        build = Nodes(self.result)
+    def replacement(self, block: int = 0) -> Nodes:
+        """Return what computes the same as the convolution and what reads it.
+
+        Args:
+            block: Channels of a block in the engine's blocked layout; 0 where it has no kernels for it.
+        """
+        build = BlockedNodes(self.result)
         narrow = self.dtype in HALVES
         name = f"{self.result}.wide" if narrow else self.result
         # With groups, each channel is a group of its own, and leaves no matrix to multiply.
         if self.layer.groups > 1:
-            self._depthwise(build, name)
+            positions = math.prod(self.plane)
+            suits = len(self.plane) <= SPATIAL_AXES and positions <= _LONGEST_SUM
+            if suits and block and self.shape[0] % block == 0:
+                self._depthwise_in_blocks(build, name)
+            else:
+                self._depthwise(build, name)
         elif self.shape[1] < FEW_CHANNELS:
             self._columns(build, name)
         # To put the channels of large pictures last moves more memory than one product for all
@@ -172,6 +184,43 @@ class WeightGradient:
             sums.append(build.make("Reshape", [total, build.integers(channels, 1)]))
         stacked = _concatenated(build, sums, 1)
         build.reshape_last(stacked, (channels, len(sums)), self.shape, result)
+
+    def _depthwise_in_blocks(self, build: BlockedNodes, result: str) -> None:
+        """One convolution, with the gradient of every channel of every picture as the window of a group."""
+        channels, groups = self.shape[0], self.batch * self.shape[0]
+        ones = (1,) * (SPATIAL_AXES - len(self.plane))
+        layer = with_axes(self.layer, len(ones))
+        plane, padded, kernel = (
+            (*ones, *sizes) for sizes in (self.plane, self.padded, self.shape[2:])
+        )
+        around = zip(padded, layer.before, layer.behind, strict=True)
+        inner = [size - before - behind for size, before, behind in around]
+        data, window = (
+            build.blocked(build.make("Reshape", [value, build.integers(1, groups, *sizes)]))
+            for value, sizes in (
+                (operand.arranged(build, [1, 0, *self._spatial]), sizes)
+                for operand, sizes in ((self.under, inner), (self.over, plane))
+            )
+        )
+        window = build.make("Reshape", [window, build.integers(groups, 1, *plane)])
+        sums = build.convolution(
+            [data, window],
+            groups,
+            group=groups,
+            kernel_shape=plane,
+            pads=[*layer.before, *layer.behind],
+            strides=layer.dilations,
+            dilations=layer.strides,
+        )
+        # Where no window reaches the end of the data, there is more than the layer's window has.
+        reach = zip(padded, plane, layer.strides, layer.dilations, strict=True)
+        found = [(size - (n - 1) * step - 1) // hole + 1 for size, n, step, hole in reach]
+        sums = build.make("Reshape", [sums, build.integers(self.batch, channels, *found)])
+        if tuple(found) != kernel:
+            bounds = [build.integers(0, 0), build.integers(*kernel)]
+            sums = build.make("Slice", [sums, *bounds, build.integers(2, 3)])
+        total = build.make("ReduceSum", [sums, build.integers(0)], keepdims=0)
+        build.reshape_last(total, (channels, *kernel), self.shape, result)
 
     def _left(self, build: Nodes, outer: int) -> str:
         over = self.over.arranged(build, range(len(self.shape)))

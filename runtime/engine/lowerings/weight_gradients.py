@@ -16,10 +16,12 @@ nothing is padded to a kernel as large as the picture.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import onnx
 
+from samba_onnx.runtime.engine.lowerings.blocked_channels import import_blocks
 from samba_onnx.runtime.engine.lowerings.graph_view import (
     GraphView,
     is_operator,
@@ -40,7 +42,7 @@ _FEW_OFFSETS = 9
 _OLDEST_VERSION = 13
 
 
-def multiply_weight_gradients(model: onnx.ModelProto) -> dict[str, str]:
+def multiply_weight_gradients(model: onnx.ModelProto, block: int = 0) -> dict[str, str]:
     """Replace convolutions that compute gradients of weights by matrix products.
 
     1. It is a Conv of the default domain without bias whose only reader is a Transpose that
@@ -53,6 +55,7 @@ def multiply_weight_gradients(model: onnx.ModelProto) -> dict[str, str]:
 
     Args:
         model: Is changed in place; subgraphs are not.
+        block: Channels of a block in the engine's blocked layout; 0 where it has no kernels for it.
 
     Returns:
         Why convolutions stay what they are, by the name of their result.
@@ -71,7 +74,7 @@ def multiply_weight_gradients(model: onnx.ModelProto) -> dict[str, str]:
     for node in graph.node:
         match = _match(node, view) if is_operator(node, "Conv") else None
         if isinstance(match, WeightGradient):
-            replacement = match.replacement()
+            replacement = match.replacement(block)
             nodes += replacement.nodes
             shapes |= replacement.shapes
             replaced.update(match.replaced)
@@ -83,12 +86,17 @@ def multiply_weight_gradients(model: onnx.ModelProto) -> dict[str, str]:
             reasons[node.output[0]] = match
     del graph.node[:]
     graph.node.extend(nodes)
+    _state_shapes(graph, shapes)
+    remove_unread(graph, operands)
+    import_blocks(model)
+    return reasons
+
+
+def _state_shapes(graph: onnx.GraphProto, shapes: Mapping[str, Shape]) -> None:
     graph.value_info.extend(
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
         for name, shape in shapes.items()
     )
-    remove_unread(graph, operands)
-    return reasons
 
 
 def _match(node: onnx.NodeProto, view: GraphView) -> WeightGradient | str:

@@ -22,6 +22,23 @@ class Geometry:
     groups: int
 
 
+def with_axes(geometry: Geometry, missing: int) -> Geometry:
+    """Return a geometry with axes of one element in front, along which nothing moves.
+
+    Args:
+        geometry: How a window moves.
+        missing: Number of the axes.
+    """
+    ones, zeros = (1,) * missing, (0,) * missing
+    return Geometry(
+        (*ones, *geometry.strides),
+        (*ones, *geometry.dilations),
+        (*zeros, *geometry.before),
+        (*zeros, *geometry.behind),
+        geometry.groups,
+    )
+
+
 def geometry_of(node: onnx.NodeProto, rank: int) -> Geometry | str:
     """Return the geometry of a convolution.
 

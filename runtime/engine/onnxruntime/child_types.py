@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import onnx
 
-from samba_onnx.facts.domains import BLOCKED_DOMAIN
+from samba_onnx.runtime.engine.onnxruntime.channel_blocks import measured_block
 from samba_onnx.runtime.engine.onnxruntime.sessions import make_session
 from samba_onnx.runtime.engine.protocol import EngineSettings, Rewriting
 
@@ -65,14 +64,4 @@ def channel_block() -> dict[str, Any]:
     Returns:
         Under ``block``, their number.
     """
-    channels = 64  # more than a block has anywhere, and a multiple of it
-    value = np.arange(2 * channels, dtype=np.float32).reshape(1, channels, 1, 2)
-    kind = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, value.shape)
-    result = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, value.shape)
-    node = onnx.helper.make_node("ReorderInput", ["x"], ["y"], domain=BLOCKED_DOMAIN)
-    graph = onnx.helper.make_graph([node], "reorder", [kind], [result])
-    imports = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid(BLOCKED_DOMAIN, 1)]
-    model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=10)
-    (blocks,) = make_session(model.SerializeToString(), _SETTINGS).run(None, {"x": value})
-    # The second position of the first channel stands behind the first position of the block's others.
-    return {"block": int(np.flatnonzero(np.ravel(blocks) == 1)[0])}
+    return {"block": measured_block()}

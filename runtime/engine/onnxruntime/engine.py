@@ -12,6 +12,7 @@ import onnxruntime as ort
 
 from samba_onnx.errors import ExecutionError
 from samba_onnx.runtime.engine.lowerings.bfloat16 import uses_bfloat16
+from samba_onnx.runtime.engine.lowerings.nodes import all_nodes
 from samba_onnx.runtime.engine.lowerings.optimizer_faults import FAULTY
 from samba_onnx.runtime.engine.lowerings.pipeline import lower
 from samba_onnx.runtime.engine.lowerings.stage_model import StageModel
@@ -22,6 +23,7 @@ from samba_onnx.runtime.engine.onnxruntime.binding import (
     tensor_value,
 )
 from samba_onnx.runtime.engine.onnxruntime.blocks import BlockPool, bind_blocks
+from samba_onnx.runtime.engine.onnxruntime.channel_blocks import channel_block
 from samba_onnx.runtime.engine.onnxruntime.originals import accurate_source, runnable_source
 from samba_onnx.runtime.engine.onnxruntime.saturation import departure_of
 from samba_onnx.runtime.engine.onnxruntime.sessions import (
@@ -41,6 +43,14 @@ from samba_onnx.runtime.engine.protocol import (
     HostComputation,
 )
 from samba_onnx.runtime.memory import DeviceMemory, release_free_memory
+
+_CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
+
+
+def _block_for(model: onnx.ModelProto) -> int:
+    """Return the channels of a block, of which only convolutions want to know."""
+    has_any = any(node.op_type in _CONVOLUTIONS for node in all_nodes(model.graph))
+    return channel_block() if has_any else 0
 
 
 class OnnxRuntimeEngine:
@@ -95,7 +105,12 @@ class OnnxRuntimeEngine:
         """
         outside = freeze_inputs(computation.model, {name: memory.tensor(name) for name in frozen})
         splits = computation.splits and not frozen
-        stage = StageModel(computation.model, memory=memory, splits=splits)
+        stage = StageModel(
+            computation.model,
+            memory=memory,
+            splits=splits,
+            channel_block=_block_for(computation.model),
+        )
         lower(stage)
         runs = bind_blocks(
             stage.components, memory, functools.partial(self._session, computation, threads=1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import networkx
+if TYPE_CHECKING:
+    import networkx
 
 __all__ = ["SPACING", "positions"]
 
@@ -27,6 +28,9 @@ def positions(nodes: Sequence[int], edges: Collection[tuple[int, int]]) -> dict[
     Returns:
         The same places for the same graph, on every machine.
     """
+    # Only where a graph is drawn, for it takes a while to load.
+    import networkx
+
     graph: networkx.DiGraph[int] = networkx.DiGraph()
     graph.add_nodes_from(nodes)
     graph.add_edges_from(sorted(edges))
@@ -63,6 +67,8 @@ def _component(graph: networkx.DiGraph[int]) -> dict[int, Position]:
 
 def _by_generation(graph: networkx.DiGraph[int]) -> dict[int, Position]:
     """Return places by how many nodes come before, where the extra ``html`` is not installed."""
+    import networkx
+
     return {
         node: (round((place - (len(row) - 1) / 2) * SPACING), depth * SPACING)
         for depth, row in enumerate(map(sorted, networkx.topological_generations(graph)))

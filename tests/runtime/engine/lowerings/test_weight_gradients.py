@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import onnx
 import onnx.compose
@@ -10,8 +12,10 @@ import pytest
 import torch
 from onnx import parser
 
+from samba_onnx.facts.domains import BLOCKED_DOMAIN
 from samba_onnx.runtime.engine.lowerings.final_reshapes import shed_final_reshapes
 from samba_onnx.runtime.engine.lowerings.weight_gradients import multiply_weight_gradients
+from samba_onnx.runtime.engine.onnxruntime.channel_blocks import channel_block
 from tests.runtime.engine.lowerings.layers import Gradients, Layer, operators
 
 WEIGHT = (False, True)
@@ -87,6 +91,67 @@ def test_halves_are_summed_in_float32_and_rounded_once(dtype: torch.dtype) -> No
     assert reasons == {}
     assert "Conv" not in operators(after)
     assert torch.equal(gradients.run(after)[0], exact.to(dtype))
+
+
+BLOCK = channel_block()
+IN_BLOCKS = {
+    "3x3": Layer((2, BLOCK, 9, 7), (BLOCK, 1, 3, 3), padding=(1, 1), groups=BLOCK),
+    "uneven": Layer(
+        (3, 2 * BLOCK, 13, 9),
+        (2 * BLOCK, 1, 4, 3),
+        (3, 2),
+        (1, 2),
+        dilation=(2, 1),
+        groups=2 * BLOCK,
+    ),
+    "smaller than the window": Layer(
+        (2, BLOCK, 3, 2), (BLOCK, 1, 7, 7), padding=(3, 3), groups=BLOCK
+    ),
+    "one axis": Layer(
+        (3, BLOCK, 19), (BLOCK, 1, 4), [3], [2], [2], output_padding=[0], groups=BLOCK
+    ),
+    "transposed": Layer(
+        (2, BLOCK, 5, 4), (BLOCK, 1, 3, 3), (2, 2), (1, 1), (1, 1), True, (1, 1), BLOCK
+    ),
+}
+
+
+@pytest.mark.skipif(not BLOCK, reason="onnxruntime has no kernels for blocks here")
+@pytest.mark.parametrize("layer", IN_BLOCKS.values(), ids=IN_BLOCKS.keys())
+def test_a_depthwise_gradient_is_one_convolution_in_blocks(layer: Layer) -> None:
+    gradients = Gradients(layer, WEIGHT)
+    after, reasons = gradients.lowered(partial(multiply_weight_gradients, block=BLOCK))
+    assert reasons == {}
+    (convolution,) = (node for node in after.graph.node if node.op_type == "Conv")
+    assert convolution.domain == BLOCKED_DOMAIN
+    assert operators(after).count("ReduceSum") == 1
+    assert "Mul" not in operators(after)
+    assert torch.equal(gradients.run(after)[0], gradients.expected[0])
+
+
+@pytest.mark.skipif(not BLOCK, reason="onnxruntime has no kernels for blocks here")
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Layer((1, BLOCK, 65, 64), (BLOCK, 1, 1, 1), groups=BLOCK),
+        Layer((1, BLOCK + 1, 9, 7), (BLOCK + 1, 1, 3, 3), groups=BLOCK + 1),
+        Layer(
+            (1, BLOCK, 3, 4, 3),
+            (BLOCK, 1, 3, 3, 3),
+            [1] * 3,
+            [1] * 3,
+            [1] * 3,
+            output_padding=[0] * 3,
+            groups=BLOCK,
+        ),
+    ],
+    ids=["long sums", "no whole block", "three axes"],
+)
+def test_other_depthwise_gradients_are_sums_of_products(layer: Layer) -> None:
+    gradients = Gradients(layer, WEIGHT)
+    after, _ = gradients.lowered(partial(multiply_weight_gradients, block=BLOCK))
+    assert "Conv" not in operators(after)
+    assert torch.equal(gradients.run(after)[0], gradients.expected[0])
 
 
 KEPT = {
