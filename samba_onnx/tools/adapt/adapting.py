@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samba_onnx.tools.adapt.accelerate_edits import AccelerateEdits
@@ -14,8 +14,10 @@ from samba_onnx.tools.adapt.device_edits import DeviceEdits
 from samba_onnx.tools.adapt.edits import Edits, ProgramChange
 from samba_onnx.tools.adapt.graph_edits import GraphEdits
 from samba_onnx.tools.adapt.host_edits import HostEdits
+from samba_onnx.tools.adapt.inferred_step import inference, inferred_slice, with_named_result
 from samba_onnx.tools.adapt.open_points import OpenPoint, OpenPoints
 from samba_onnx.tools.adapt.optimizer_edits import OptimizerEdits
+from samba_onnx.tools.adapt.plain_form import PlainForm
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.replica_edits import ReplicaEdits
 from samba_onnx.tools.adapt.restoring import Restoring, uses_sambaflow
@@ -36,6 +38,8 @@ class AdaptedFile:
     """Its text."""
     text: str
     """The text of the adapted file."""
+    compared: str = ""
+    """The text with which it is compared: the original, but for a smaller last batch."""
 
     @property
     def is_changed(self) -> bool:
@@ -72,6 +76,8 @@ class Adapted:
     """File, line and column of the calls that make loaders, which now leave out a smaller last batch."""
     is_already: bool = False
     """Whether it was a SambaFlow program before."""
+    infers: bool = False
+    """Whether it trains nothing."""
 
     @property
     def path(self) -> str:
@@ -128,11 +134,33 @@ def adapt_source(source: ProgramFile) -> Adapted:
     if uses_sambaflow(source):
         files = tuple(AdaptedFile(one.path, one.text, one.text) for one in source.files)
         return Adapted(files, (), (), is_already=True)
-    port = ProgramPort(source)
+    form = PlainForm.of(source)
+    port = ProgramPort(form.source)
+    if refuse_frameworks(port):
+        return _result(form, port.edits, port.points)
+    if not port.search.backwards():
+        return _inferring(form, port)
     training = _training(port)
     if training is not None:
         _plan(port, training)
-    return _result(source, port.edits, port.points, port.whole_batches)
+    return _result(form, port.edits, port.points, port.whole_batches)
+
+
+def _inferring(form: PlainForm, port: ProgramPort) -> Adapted:
+    """Adapt a program that only infers."""
+    form = with_named_result(form, port)
+    port = ProgramPort(form.source)
+    step = inference(port)
+    if step is not None:
+        refuse_arguments(port)
+        DeviceEdits(port).plan()
+        ReplicaEdits(port).plan()
+        port.command_line.plan()
+        cut = inferred_slice(port, step)
+        GraphEdits(port, step, cut).plan()
+        HostEdits(port, step, cut).plan()
+        port.names.add_imports(port.edits)
+    return replace(_result(form, port.edits, port.points), infers=step is not None)
 
 
 def restore_source(source: ProgramFile) -> Adapted:
@@ -147,42 +175,40 @@ def restore_source(source: ProgramFile) -> Adapted:
     restoring = Restoring(source)
     restoring.plan()
     restoring.names.add_imports(restoring.edits)
-    return _result(source, restoring.edits, restoring.points)
+    return _result(PlainForm.of(source), restoring.edits, restoring.points)
 
 
 def _result(
-    source: ProgramFile,
+    form: PlainForm,
     edits: Edits,
     points: OpenPoints,
     whole_batches: Sequence[tuple[str, int, int]] = (),
 ) -> Adapted:
+    # Lines are those of the author's text, whatever form it was brought into.
+    source, lines = form.source, form.lines()
     order = {one.path: place for place, one in enumerate(source.files)}
-    found = sorted(points.found, key=lambda one: (order[one.path], one.line, one.pattern))
-    changes = sorted(edits.changes, key=lambda one: (order[one.path], one.line))
-    files = tuple(_adapted_file(edits, one) for one in source.files)
-    return Adapted(files, tuple(changes), tuple(found), tuple(whole_batches))
+    places = [replace(one, line=lines[one.path][one.line]) for one in points.found]
+    made = [replace(one, line=lines[one.path][one.line]) for one in edits.changes]
+    compared = form.lines(form.compared)
+    files = tuple(_adapted_file(form, edits, one) for one in source.files)
+    return Adapted(
+        files,
+        tuple(sorted(made, key=lambda one: (order[one.path], one.line))),
+        tuple(sorted(places, key=lambda one: (order[one.path], one.line, one.pattern))),
+        tuple((path, compared[path][line], column) for path, line, column in whole_batches),
+    )
 
 
-def _adapted_file(edits: Edits, file: ProgramModule) -> AdaptedFile:
+def _adapted_file(form: PlainForm, edits: Edits, file: ProgramModule) -> AdaptedFile:
     # A file without changes stays byte for byte, even where lines of it were taken apart to be read.
     text = edits.apply(file).code if edits.changes_in(file) else file.text
-    return AdaptedFile(file.path, file.text, text)
+    return AdaptedFile(file.path, form.original[file.path], text, form.compared[file.path])
 
 
 def _training(port: ProgramPort) -> TrainedStep | None:
     """Return the one training step of a program; note why there is none."""
     # One step is one graph; which of several to train is the author's to say.
-    if refuse_frameworks(port):
-        return None
     backwards = port.search.backwards()
-    if not backwards:
-        port.points.add(
-            port.source.module,
-            "no-training",
-            "there is no backward pass in this file",
-            instead="give the file that has the training loop; of inference, compile with `samba-port convert`",
-        )
-        return None
     for other in backwards[1:]:
         port.points.add(
             other.statement,

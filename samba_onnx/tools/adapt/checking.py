@@ -107,6 +107,7 @@ def _run_plain(request: CheckRequest, folder: Path, place: Path, search: str) ->
             "program": str(place),
             "whole_batches": lines,
             "folder": search,
+            "infers": adapted.infers,
         },
         seconds=request.seconds,
         doing=f"{printable(adapted.path)}: running it {'in plain PyTorch' if request.back else 'as it is'}",
@@ -125,6 +126,7 @@ def _run_session(
             "program": str(place),
             "output": str(folder),
             "folder": search,
+            "infers": request.adapted.infers,
         },
         seconds=request.seconds,
         doing=f"{printable(request.adapted.path)}: running {what}",
@@ -158,13 +160,14 @@ def _shared(request: CheckRequest, weights: Path) -> dict[str, Any]:
 def _compared(
     request: CheckRequest, original: Mapping[str, Any], adapted: Mapping[str, Any], folder: Path
 ) -> Check:
-    tensors = _tensors(folder, original["names"])
+    infers = request.adapted.infers
+    tensors = _results(folder) if infers else _tensors(folder, original["names"])
     errors = [
         _relative(expected, found)
         for expected, found in zip(original["losses"], adapted["losses"], strict=False)
     ]
     lines = original["printed"].splitlines()
-    first = _first_difference(original, adapted, errors, tensors)
+    first = _first_difference(original, adapted, errors, tensors, infers)
     return Check(
         agrees=not first,
         steps=min(original["steps"], adapted["steps"]),
@@ -186,6 +189,7 @@ def _first_difference(
     adapted: Mapping[str, Any],
     errors: Sequence[float],
     tensors: Sequence[CheckedTensor],
+    infers: bool,
 ) -> str:
     # Losses in their order first: the first one that is off says more than all weights after it.
     for step, error in enumerate(errors):
@@ -193,12 +197,16 @@ def _first_difference(
             expected, found = original["losses"][step], adapted["losses"][step]
             return f"the loss of step {step + 1} is {found:.7g}, expected {expected:.7g}"
     if len(original["losses"]) != len(adapted["losses"]) or original["steps"] != adapted["steps"]:
-        return f"it made {adapted['steps']} steps, expected {original['steps']}"
-    if not original["losses"]:
+        what = "runs" if infers else "steps"
+        return f"it made {adapted['steps']} {what}, expected {original['steps']}"
+    if infers and not original["steps"]:
+        return "the original called no model; give arguments with which it does"
+    if not infers and not original["losses"]:
         return "the original made no step; give arguments with which it trains"
     for one in tensors:
         if not one.error <= _ALLOWED.weights:
-            return f"{one.name} is off by {one.error:.2g} of its largest number after the last step"
+            when = "" if infers else " after the last step"
+            return f"{one.name} is off by {one.error:.2g} of its largest number{when}"
     return ""
 
 
@@ -224,6 +232,30 @@ def _tensors(folder: Path, names: Sequence[str]) -> list[CheckedTensor]:
         error = _tensor_error(expected[f"{place}"], found.get(f"{place}"), noise)
         tensors.append(CheckedTensor(name, error, 0 if noise is None else int(noise.sum())))
     return tensors
+
+
+def _results(folder: Path) -> list[CheckedTensor]:
+    """Return what each run returned, held against what the original's model did."""
+    # The adapted program returns what it looks at: some of the model's results, in their order.
+    expected = load_file(folder / "original.safetensors")
+    found = load_file(folder / "adapted.safetensors")
+    tensors = []
+    for name, one in found.items():
+        run, _, place = name.partition(" ")
+        others = [other for key, other in expected.items() if key.partition(" ")[0] == run]
+        error = min(
+            (_tensor_error(_rows(other, one), one, None) for other in others), default=math.inf
+        )
+        tensors.append(CheckedTensor(f"output {int(place) + 1} of run {int(run) + 1}", error, 0))
+    return tensors
+
+
+def _rows(expected: npt.NDArray[Any], found: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a smaller last batch with as many rows as were compiled, by the last one of it."""
+    missing = len(found) - len(expected) if found.ndim and expected.ndim == found.ndim else 0
+    return (
+        expected if missing <= 0 else np.concatenate([expected, expected[-1:].repeat(missing, 0)])
+    )
 
 
 def _drift(

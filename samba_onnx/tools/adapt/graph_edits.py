@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from samba_onnx.safety.files import printable
+from samba_onnx.tools.adapt.batch_edits import BatchEdits
 from samba_onnx.tools.adapt.bindings import Thing
 from samba_onnx.tools.adapt.first_batch import FirstBatch, FirstBatches
 from samba_onnx.tools.adapt.graph_code import (
     compile_text,
+    filling_text,
     first_batch_text,
     member,
     module_text,
@@ -52,15 +54,23 @@ class GraphEdits:
         self.step = port.source.file(training.backward.statement)
         """The file with the step itself, whose names the new module reads."""
         self.accumulates = self._accumulates()
+        batches = BatchEdits(port, training)
+        self.filling = (
+            port.names.fresh("whole_batch") if training.infers and batches.may_end() else ""
+        )
+        """The function that fills a smaller last batch of a program that infers."""
 
     def _names(self) -> GraphNames:
         # The model's own class gives the name: LeNet becomes LeNetWithLoss.
         fresh = self.port.names.fresh
         unit = plain_name(self.cut.models[0] if self.cut.models else "model")
         kind = self._class_name() or "".join(part.capitalize() for part in unit.split("_"))
+        ending = (
+            ("ForInference", "for_inference") if self.training.infers else ("WithLoss", "with_loss")
+        )
         return GraphNames(
-            fresh(f"{kind}WithLoss"),
-            fresh(f"{unit.lower()}_with_loss"),
+            fresh(f"{kind}{ending[0]}"),
+            fresh(f"{unit.lower()}_{ending[1]}"),
             fresh("traced_inputs"),
             fresh("named_inputs"),
             fresh("first_inputs"),
@@ -97,6 +107,7 @@ class GraphEdits:
             cut=self.cut,
             naming=self.names.naming,
             accumulates=self.accumulates,
+            filling=self.filling,
         ).plan()
 
     # The module with the loss, and what is around it.
@@ -116,7 +127,9 @@ class GraphEdits:
                 module=names.module,
                 inputs=names.inputs,
                 optimizer=optimizers,
-                name=plain_name(names.kind.removesuffix("WithLoss")).lower(),
+                name=plain_name(
+                    names.kind.removesuffix("WithLoss").removesuffix("ForInference")
+                ).lower(),
                 arguments=port.arguments(home.frame),
                 leave=f"{port.names.module('sys', self.home)}.exit()",
                 utils=port.names.utils(self.home),
@@ -132,6 +145,9 @@ class GraphEdits:
             text += '\nsamba.session.run(section_types=["ZEROGRAD"])'
         self._new_functions(batch, entry)
         what = "model, loss and optimizer are compiled into a PEF, or traced with one"
+        if self.training.infers:
+            text = f"samba.from_torch_model_({model})\n{text}"
+            what = "the model is compiled into a PEF for inference, or traced with one"
         # Behind functions, two blank lines, as formatters have it.
         text = f"\n\n{text}" if port.source.top(entry) is entry else text
         port.edits.insert_before(entry, text, "compile-and-trace", what)
@@ -148,6 +164,9 @@ class GraphEdits:
         mappings = [one.name for one in self.cut.inputs if one.is_mapping]
         names = self.names
         module = [self._module_text(), naming_text(names.naming, inputs, numbers, mappings)]
+        if self.filling:
+            torch = self.port.names.module("torch", self.step)
+            module.append(filling_text(self.filling, torch))
         first = first_batch_text(
             name=names.drawing,
             arguments=batch.needed,
@@ -208,7 +227,8 @@ class GraphEdits:
     def _plain(self, one: Input) -> str:
         """Return an input as an expression in which attributes of ``self`` are plain names."""
         codes = {unit: plain_name(unit) for unit in reads(one.node) if "." in unit}
-        return self.port.source.module.code_for_node(substituted(one.node, codes)).strip()
+        node = self.port.changed(one.node)
+        return self.port.source.module.code_for_node(substituted(node, codes)).strip()
 
     def _module_text(self) -> str:
         cut = self.cut
@@ -217,6 +237,8 @@ class GraphEdits:
         several = self._several()
         codes |= {self.port.source.code(one.node): one.name for one in cut.inputs}
         codes |= {unit: plain_name(unit) for unit in own if unit not in codes}
+        if self.training.infers:
+            return self._called_text(codes)
         moved = [one for statement in cut.moved for one in self.port.rewritten(statement)]
         lines = [substituted(one, codes, several) for one in moved]
         body = statements_text(lines)
@@ -242,6 +264,28 @@ class GraphEdits:
             ),
             body=body,
             result=results,
+            about="The model with its loss: what the RDU computes in a step.",
+        )
+
+    def _called_text(self, codes: dict[str, str]) -> str:
+        """Return the module of a program that only infers: the call, with names for what it is given."""
+        statement, call = self.training.backward.statement, self.training.backward.call
+        assert call is not None
+        names = {id(one.node): cst.Name(one.name) for one in self.cut.inputs}
+        args = [one.with_changes(value=names.get(id(one.value), one.value)) for one in call.args]
+        called = statement.with_deep_changes(call, args=args)
+        inner = {unit: code for unit, code in codes.items() if unit in self.cut.models}
+        return module_text(
+            name=self.names.kind,
+            base=self.port.names.base(self.step),
+            members=[member(unit) for unit in self.cut.models],
+            inputs=sorted(
+                (f"**{one.name}" if one.is_mapping else one.name for one in self.cut.inputs),
+                key=lambda name: name.startswith("**"),
+            ),
+            body=statements_text([substituted(called.with_changes(leading_lines=[]), inner)]),
+            result=", ".join(one.code for one in self.cut.outputs) or "None",
+            about="What of the model's results the program looks at: what the RDU computes in a run.",
         )
 
     def _several(self) -> dict[str, list[str]]:
@@ -290,6 +334,8 @@ class GraphEdits:
 
     def _optimizers_at_home(self) -> str:
         units = [self._thing_at_home(one.thing) for one in self.training.optimizers]
+        if not units:
+            return "None"
         return units[0] if len(units) == 1 else f"[{', '.join(units)}]"
 
     def _model_at_home(self) -> str:

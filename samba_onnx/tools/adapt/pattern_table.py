@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 ADAPTED: Final = {
+    "inference": "programs without a backward pass: the call of their model is a run, on a line of its own",
     "imports": "`import torch` and what else the program imports; SambaFlow is imported behind it",
     "command-line": "argparse at the level of the module, in a function, in `get_parser()` or as a parent; constants; none at all",
     "from-torch-model": "`model.parameters()` in an optimizer: the model is converted before",
@@ -35,8 +36,9 @@ OPEN: Final = {
     "adam-with-decay": "Adam with weight decay, which SambaFlow does not document",
     "optimizer": "another optimizer than SGD, Adam and AdamW",
     "clipping": "clipping by another norm, of a part of the parameters, or whose result is used",
-    "several-steps": "several backward passes, as of GANs",
-    "no-training": "no backward pass",
+    "several-steps": "several backward passes, as of GANs; without any, several calls of models",
+    "no-training": "no backward pass, and no line that calls a model",
+    "model-call": "a model that is called inside of an expression that decides whether or how often, or with `*inputs`",
     "no-optimizer": "an optimizer that is not of `torch.optim`, or in another file",
     "no-model": "parameters of which nobody can tell the module",
     "model-trains-itself": "a module that makes its own optimizer",

@@ -51,6 +51,12 @@ class ProgramPort:
             return list(changed)
         return [changed] if isinstance(changed, cst.BaseStatement) else []
 
+    def changed(self, node: cst.BaseExpression) -> cst.BaseExpression:
+        """Return an expression with the changes that were planned inside of it."""
+        changed = node.visit(_Writer(self.edits, self.source.file(node)))
+        assert isinstance(changed, cst.BaseExpression)
+        return changed
+
     def generators(self, file: ProgramModule) -> list[str]:
         """Return the generators besides torch's that the program draws from, as a file of it names them.
 

@@ -59,6 +59,8 @@ class TrainedStep:
     entry: cst.BaseStatement
     """The statement of that level with which training begins."""
     models: tuple[Thing, ...] = field(default=())
+    infers: bool = False
+    """Whether it is the call of a model alone, which nothing differentiates."""
 
     @property
     def frame(self) -> Frame:
@@ -221,7 +223,7 @@ class Search:
         Args:
             backward: The part of the step that differentiates.
         """
-        levels = self._levels(backward)
+        levels = self.levels(backward)
         frames = [level.frame for level in levels]
         parts = tuple(
             part
@@ -254,7 +256,12 @@ class Search:
         found = tuple(one for one in self.optimizers if one.thing in units)
         return found or (self.optimizers if len(self.optimizers) == 1 else ())
 
-    def _levels(self, backward: StepPart) -> tuple[CallLevel, ...]:
+    def levels(self, backward: StepPart) -> tuple[CallLevel, ...]:
+        """Return the functions on the way from a statement to the module.
+
+        Args:
+            backward: The statement, as a part of a step.
+        """
         # The first call stands for all: a loop that is entered from two places is compiled once.
         levels = [CallLevel(self.source.frame(backward.statement), backward.statement)]
         while len(levels) < 12:

@@ -13,7 +13,6 @@ REFUSED: Final = {
     "carried_state.py": "carried-state",
     "click_cli.py": "command-line-library",
     "gan.py": "several-steps",
-    "inference_only.py": "no-training",
     "lbfgs_closure.py": "optimizer",
     "lightning_module.py": "framework",
     "rmsprop.py": "optimizer",
