@@ -104,7 +104,8 @@ the same. What SambaFlow alone has is refused with its line.
 - A state of several tensors that one step hands to the next, as an LSTM's, is refused.
 - `accelerate` is adapted for one process that steps after every batch. Lightning, ignite and the Trainer of transformers have the loop
   themselves, and are refused.
-- Of command lines, argparse is adapted; click, fire and others are refused.
+- Of command lines, argparse is adapted, and one command of click, fire or typer, whose options become those of SambaFlow's parser; absl, hydra and others
+  are refused.
 - Set-up code is not executed to decide what the text does not say; without `--check`, nothing is.
 - A program that starts in a package, by `python -m`, is not compared by `--check`.
 """

@@ -17,6 +17,7 @@ from samba_onnx.tools.adapt.host_edits import HostEdits
 from samba_onnx.tools.adapt.inferred_step import inference, inferred_slice, with_named_result
 from samba_onnx.tools.adapt.open_points import OpenPoint, OpenPoints
 from samba_onnx.tools.adapt.optimizer_edits import OptimizerEdits
+from samba_onnx.tools.adapt.option_calls import with_argparse
 from samba_onnx.tools.adapt.plain_form import PlainForm
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.replica_edits import ReplicaEdits
@@ -134,7 +135,7 @@ def adapt_source(source: ProgramFile) -> Adapted:
     if uses_sambaflow(source):
         files = tuple(AdaptedFile(one.path, one.text, one.text) for one in source.files)
         return Adapted(files, (), (), is_already=True)
-    form = PlainForm.of(source)
+    form = with_argparse(PlainForm.of(source))
     port = ProgramPort(form.source)
     if refuse_frameworks(port):
         return _result(form, port.edits, port.points)
@@ -188,6 +189,7 @@ def _result(
     source, lines = form.source, form.lines()
     order = {one.path: place for place, one in enumerate(source.files)}
     places = [replace(one, line=lines[one.path][one.line]) for one in points.found]
+    places += form.points
     made = [replace(one, line=lines[one.path][one.line]) for one in edits.changes]
     compared = form.lines(form.compared)
     files = tuple(_adapted_file(form, edits, one) for one in source.files)

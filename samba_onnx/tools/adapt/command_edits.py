@@ -150,7 +150,8 @@ class CommandLine:
         for node in self.source.nodes:
             if isinstance(node, cst.Import | cst.ImportFrom):
                 text = self.source.code(node).split()[1].partition(".")[0].rstrip(",")
-                if text in _OTHER_PARSERS:
+                # Those of the first line were refused with their reason, or are argparse's by now.
+                if text in _OTHER_PARSERS and text not in {"click", "fire", "typer"}:
                     self.points.add(
                         node,
                         "command-line-library",

@@ -7,7 +7,7 @@ from typing import Final
 ADAPTED: Final = {
     "inference": "programs without a backward pass: the call of their model is a run, on a line of its own",
     "imports": "`import torch` and what else the program imports; SambaFlow is imported behind it",
-    "command-line": "argparse at the level of the module, in a function, in `get_parser()` or as a parent; constants; none at all",
+    "command-line": "argparse at the level of the module, in a function, in `get_parser()` or as a parent; one command of click, fire or typer; constants; none at all",
     "from-torch-model": "`model.parameters()` in an optimizer: the model is converted before",
     "optimizer": "SGD, Adam, AdamW, several of them, groups of parameters; all defaults that differ are stated",
     "loss-in-module": "criteria as modules, as functions, several and weighted sums, penalties of weights: a module with the loss",
@@ -54,7 +54,7 @@ OPEN: Final = {
     "value-out-of-sight": "a value that only the loop knows",
     "arguments-by-place": "words of the command line that are taken from `sys.argv` by their places",
     "command-line": "a command line that nobody can follow",
-    "command-line-library": "click, fire, typer, absl, hydra and other parsers",
+    "command-line-library": "several commands of click, or options that argparse has no like of; absl, hydra and other parsers",
     "reserved-argument": "an option that SambaFlow has for something else, and subcommands",
     "rate-before-step": "a rate that is set between forward pass and step, beside work on the outputs",
     "lasting-evaluation": "`eval()` between steps, and never `train()` again",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
+import libcst as cst
+
+from samba_onnx.tools.adapt.open_points import OpenPoint, OpenPoints
 from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.source_file import ProgramModule
 
@@ -23,6 +26,9 @@ class PlainForm:
     compared: Mapping[str, str] = field(default_factory=dict)
     """The text of each file with which ``--check`` compares."""
 
+    points: list[OpenPoint] = field(default_factory=list)
+    """Why parts of it could not be brought into this form."""
+
     @classmethod
     def of(cls, source: ProgramFile) -> PlainForm:
         """Return a program as it is."""
@@ -37,7 +43,7 @@ class PlainForm:
         """
         if not texts:
             return self
-        return PlainForm(with_texts(self.source, texts), self.original, self.compared)
+        return PlainForm(with_texts(self.source, texts), self.original, self.compared, self.points)
 
     def shortened(self, texts: Mapping[str, str]) -> PlainForm:
         """Return the program with other texts, with which the adapted program is compared.
@@ -46,7 +52,16 @@ class PlainForm:
             texts: The new text of each file that is another one.
         """
         changed = self.rewritten(texts)
-        return PlainForm(changed.source, self.original, {**self.compared, **texts})
+        return PlainForm(changed.source, self.original, {**self.compared, **texts}, self.points)
+
+    def refuse(
+        self, node: cst.CSTNode, pattern: str, why: str, *, instead: str, blocks: bool = True
+    ) -> None:
+        """Note a place that a person has to look at; see ``OpenPoints.add``."""
+        found = OpenPoints(self.source)
+        found.add(node, pattern, why, instead=instead, blocks=blocks)
+        lines = self.lines()
+        self.points += [replace(one, line=lines[one.path][one.line]) for one in found.found]
 
     def lines(self, since: Mapping[str, str] | None = None) -> Lines:
         """Return where each line came from.
@@ -90,7 +105,3 @@ def _lines(before: str, after: str) -> list[int]:
             )
             found[place + 1] = max(1, min(start + offset + 1, len(old)))
     return found
-
-
-Rewriter = Callable[[PlainForm], PlainForm]
-"""Writes one habit of programs as what the planners of changes know."""

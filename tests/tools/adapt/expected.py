@@ -11,7 +11,7 @@ REFUSED: Final = {
     "accelerate_sums.py": "framework",
     "arguments_by_place.py": "arguments-by-place",
     "carried_state.py": "carried-state",
-    "click_cli.py": "command-line-library",
+    "click_group.py": "command-line-library",
     "gan.py": "several-steps",
     "lbfgs_closure.py": "optimizer",
     "lightning_module.py": "framework",

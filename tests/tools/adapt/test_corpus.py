@@ -64,8 +64,9 @@ def test_the_page_is_that_of_the_corpus() -> None:
 
 def _checks(samba_port: SambaPort, folder: Path, name: str) -> None:
     # Some programs save a checkpoint where they are run.
-    if name.startswith("accelerate"):
-        pytest.importorskip("accelerate")
+    for library in ("accelerate", "fire"):
+        if name.startswith(library):
+            pytest.importorskip(library)
     if name in FOLDERS:
         program = (
             shutil.copytree(CORPUS / name.partition("/")[0], folder / "program") / Path(name).name
