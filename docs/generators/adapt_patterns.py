@@ -101,7 +101,7 @@ the same. What SambaFlow alone has is refused with its line.
 - Shapes are those of the first batch; smaller last batches of loaders are left out, those of slices by hand are not.
 - Evaluation of what trains runs on the host, on copies of the weights. Of a program that only infers, the one call of its model runs on the RDU; a
   smaller last batch is filled, and cut again.
-- A state of several tensors that one step hands to the next, as an LSTM's, is refused.
+- A state of several tensors that one step hands to the next, as an LSTM's, has to be a tuple from the first step on.
 - `accelerate` is adapted for one process that steps after every batch. Lightning, ignite and the Trainer of transformers have the loop
   themselves, and are refused.
 - Of command lines, argparse is adapted, and one command of click, fire or typer, whose options become those of SambaFlow's parser; absl, hydra and others

@@ -150,6 +150,7 @@ def naming_text(
     inputs: Iterable[str],
     numbers: Mapping[str, str],
     mappings: Iterable[str],
+    sequences: Iterable[str] = (),
 ) -> str:
     """Return the function that gives the tensors of a batch their names.
 
@@ -158,13 +159,19 @@ def naming_text(
         inputs: The tensors.
         numbers: Expressions of tensors for the inputs that are numbers of Python.
         mappings: The inputs that are dictionaries of tensors.
+        sequences: The inputs that are tuples of tensors.
     """
-    given, several = list(inputs), list(mappings)
+    given, several, tuples = list(inputs), list(mappings), list(sequences)
     # Where a dictionary goes into the model by name, all inputs do.
     lines = [
         f'{_key(one, several)}samba.from_torch_tensor({numbers.get(one, one)}, name="{one}"),'
         for one in given
-        if one not in several
+        if one not in (*several, *tuples)
+    ]
+    lines += [
+        f'tuple(samba.from_torch_tensor({numbers.get(one, "part")}, name=f"{one}_{{place}}") '
+        f"for place, part in enumerate({one})),"
+        for one in tuples
     ]
     lines += [
         f"**{{name: samba.from_torch_tensor(value, name=name) for name, value in {one}.items()}},"

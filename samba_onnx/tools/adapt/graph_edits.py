@@ -25,7 +25,7 @@ from samba_onnx.tools.adapt.name_units import reads, unit_of, writes
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.roles import Role
 from samba_onnx.tools.adapt.run_edits import RunEdits
-from samba_onnx.tools.adapt.slice_values import Input
+from samba_onnx.tools.adapt.slice_values import Input, in_order
 from samba_onnx.tools.adapt.slicing import Slice
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
@@ -99,7 +99,7 @@ class GraphEdits:
     def plan(self) -> None:
         """Plan all edits."""
         # The text of the module first: it is made of statements that the run then replaces.
-        batch = FirstBatches(self.port, self.training).batch(self.cut.inputs)
+        batch = FirstBatches(self.port, self.training, self.cut.moved).batch(self.cut.inputs)
         self._set_up(batch)
         RunEdits(
             port=self.port,
@@ -154,16 +154,29 @@ class GraphEdits:
 
     def _new_functions(self, batch: FirstBatch, entry: cst.BaseStatement) -> None:
         # Before the statement that uses them, for programs without functions are executed from top to bottom.
-        inputs = [one.name for one in self.cut.inputs]
+        inputs = [one.name for one in in_order(self.cut.inputs)]
+        sequences = [one.name for one in self.cut.inputs if one.is_sequence]
         numbers = {
             # float32, in which torch multiplies tensors by Python's numbers as well.
             one.name: f"{self.port.names.module('torch', self.step)}.tensor(float({one.name}))"
             for one in self.cut.inputs
             if one.is_number
         }
+        # States that are made of a converted weight are tensors of SambaFlow already, without a name.
+        if any("new_zeros" in one.text for one in self.port.source.files):
+            carried = [
+                one for one in self.cut.inputs if unit_of(one.node) in writes(*self.cut.moved)
+            ]
+            numbers |= {
+                one.name: f"samba.to_torch({'part' if one.is_sequence else one.name})"
+                for one in carried
+            }
         mappings = [one.name for one in self.cut.inputs if one.is_mapping]
         names = self.names
-        module = [self._module_text(), naming_text(names.naming, inputs, numbers, mappings)]
+        module = [
+            self._module_text(),
+            naming_text(names.naming, inputs, numbers, mappings, sequences),
+        ]
         if self.filling:
             torch = self.port.names.module("torch", self.step)
             module.append(filling_text(self.filling, torch))
@@ -171,7 +184,7 @@ class GraphEdits:
             name=names.drawing,
             arguments=batch.needed,
             body="\n".join(batch.lines),
-            named=f"{names.naming}({', '.join(map(self._plain, self.cut.inputs))})",
+            named=f"{names.naming}({', '.join(map(self._plain, in_order(self.cut.inputs)))})",
             generators=self.port.generators(self.home),
             own=self._own_generators(batch),
             torch=self.port.names.module("torch", self.home),
@@ -250,7 +263,8 @@ class GraphEdits:
                 substituted(expression, codes, several)
             ).strip()
             body = f"{body}\n{loss} = {text}".strip("\n")
-        results = ", ".join([plain_name(cut.loss), *(one.code for one in cut.outputs)])
+        codes_of = (f"*{one.code}" if one.is_sequence else one.code for one in cut.outputs)
+        results = ", ".join([plain_name(cut.loss), *codes_of])
         return module_text(
             name=self.names.kind,
             base=self.port.names.base(self.step),
@@ -258,10 +272,7 @@ class GraphEdits:
                 *(member(unit) for unit in (*cut.models, *cut.constants)),
                 *(member(one.unit) for one in self._unread_models()),
             ],
-            inputs=sorted(
-                (f"**{one.name}" if one.is_mapping else one.name for one in cut.inputs),
-                key=lambda name: name.startswith("**"),
-            ),
+            inputs=[one.argument for one in in_order(cut.inputs)],
             body=body,
             result=results,
             about="The model with its loss: what the RDU computes in a step.",
@@ -279,10 +290,7 @@ class GraphEdits:
             name=self.names.kind,
             base=self.port.names.base(self.step),
             members=[member(unit) for unit in self.cut.models],
-            inputs=sorted(
-                (f"**{one.name}" if one.is_mapping else one.name for one in self.cut.inputs),
-                key=lambda name: name.startswith("**"),
-            ),
+            inputs=[one.argument for one in in_order(self.cut.inputs)],
             body=statements_text([substituted(called.with_changes(leading_lines=[]), inner)]),
             result=", ".join(one.code for one in self.cut.outputs) or "None",
             about="What of the model's results the program looks at: what the RDU computes in a run.",

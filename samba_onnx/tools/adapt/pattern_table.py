@@ -50,7 +50,7 @@ OPEN: Final = {
     "host-work-between": "work on the host between forward pass and loss",
     "conditional-backward": "a step that depends on what the model computed",
     "changing-branch": "a branch by a value that changes",
-    "carried-state": "a state of several tensors that one step hands to the next",
+    "carried-state": "a state of several tensors that is None in the first step, or not a tuple everywhere",
     "value-out-of-sight": "a value that only the loop knows",
     "arguments-by-place": "words of the command line that are taken from `sys.argv` by their places",
     "command-line": "a command line that nobody can follow",

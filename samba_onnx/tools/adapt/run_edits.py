@@ -11,7 +11,7 @@ from samba_onnx.tools.adapt.graph_code import plain_name, statements_text
 from samba_onnx.tools.adapt.name_units import argument, reads, root_unit, unit_of, walk
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.roles import Role, StepPart
-from samba_onnx.tools.adapt.slice_values import Input
+from samba_onnx.tools.adapt.slice_values import Input, in_order
 from samba_onnx.tools.adapt.slicing import Slice
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
@@ -69,11 +69,11 @@ class RunEdits:
     def _run_text(self) -> str:
         # Converted to torch at once: what follows is the program's own, and expects tensors of torch.
         cut = self.cut
-        inputs = ", ".join(map(self._given, cut.inputs))
+        inputs = ", ".join(map(self._given, in_order(cut.inputs)))
         rates = self._rates()
         sections = '    section_types=["FWD", "BCKWD"],\n' if self.accumulates else ""
         shown = [cut.loss] if cut.loss_is_read else []
-        computed = [one.name for one in cut.outputs]
+        computed = [f"*{one.name}" if one.is_sequence else one.name for one in cut.outputs]
         targets = [*(shown or ["_"]), *computed]
         if self.training.infers:
             sections = '    section_types=["FWD"],\n'
@@ -88,7 +88,13 @@ class RunEdits:
             return run
         wanted = [*shown, *computed]
         cutting = f"[: {self._rows()}]" if self.filling else ""
+        states = [one.removeprefix("*") for one in wanted if one.startswith("*")]
+        wanted = [one for one in wanted if not one.startswith("*")]
         converted = f"{', '.join(wanted)} = {', '.join(f'samba.to_torch({one}){cutting}' for one in wanted)}"
+        converted = converted if wanted else ""
+        for one in states:
+            converted += f"\n{one} = tuple(samba.to_torch(part) for part in {one})"
+        converted = converted.strip("\n")
         if len(targets) == 1:
             return f"({targets[0]},) = {run}\n{converted}"
         return f"{', '.join(targets)} = {run}\n{converted}"
