@@ -97,13 +97,14 @@ the same. What SambaFlow alone has is refused with its line.
 ## Limits
 
 - One training step: model, optimizer and loop may be in functions, classes, methods and files of the program. A program of several steps, as a GAN,
-  would need several graphs in one PEF, which there are not: each is a program of its own.
+  would need several graphs that train in one PEF, and `compile_multigraph` takes graphs that only infer: each is a program of its own.
 - Shapes are those of the first batch; smaller last batches of loaders are left out, those of slices by hand are not.
 - Evaluation of what trains runs on the host, on copies of the weights. Of a program that only infers, the one call of its model runs on the RDU; a
   smaller last batch is filled, and cut again.
 - A state of several tensors that one step hands to the next, as an LSTM's, has to be a tuple from the first step on.
-- `accelerate` is adapted for one process that steps after every batch. Lightning, ignite and the Trainer of transformers have the loop
-  themselves, and are refused.
+- `accelerate` is adapted for one process. Of Lightning, the loop is written out where `training_step`, `configure_optimizers`, loaders and `max_epochs` say
+  all of it: hooks, callbacks, manual optimization, metrics that a scheduler watches, `trainer.test` and loops over steps are refused. ignite, timm's and
+  the Trainer of transformers have the loop themselves, and are refused.
 - Of command lines, argparse is adapted, and one command of click, fire or typer, whose options become those of SambaFlow's parser; absl, hydra and others
   are refused.
 - Set-up code is not executed to decide what the text does not say; without `--check`, nothing is.

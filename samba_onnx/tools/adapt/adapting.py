@@ -15,6 +15,7 @@ from samba_onnx.tools.adapt.edits import Edits, ProgramChange
 from samba_onnx.tools.adapt.graph_edits import GraphEdits
 from samba_onnx.tools.adapt.host_edits import HostEdits
 from samba_onnx.tools.adapt.inferred_step import inference, inferred_slice, with_named_result
+from samba_onnx.tools.adapt.lightning_loop import with_lightning_loop
 from samba_onnx.tools.adapt.open_points import OpenPoint, OpenPoints
 from samba_onnx.tools.adapt.optimizer_edits import OptimizerEdits
 from samba_onnx.tools.adapt.option_calls import with_argparse
@@ -135,9 +136,10 @@ def adapt_source(source: ProgramFile) -> Adapted:
     if uses_sambaflow(source):
         files = tuple(AdaptedFile(one.path, one.text, one.text) for one in source.files)
         return Adapted(files, (), (), is_already=True)
-    form = with_argparse(PlainForm.of(source))
+    form = with_argparse(with_lightning_loop(PlainForm.of(source)))
     port = ProgramPort(form.source)
-    if refuse_frameworks(port):
+    refused = any(one.pattern == "framework" and one.blocks for one in form.points)
+    if refused or refuse_frameworks(port):
         return _result(form, port.edits, port.points)
     if not port.search.backwards():
         return _inferring(form, port)
@@ -215,8 +217,10 @@ def _training(port: ProgramPort) -> TrainedStep | None:
         port.points.add(
             other.statement,
             "several-steps",
-            "the program differentiates at several places, and each step is a graph of its own",
-            instead="adapt each of them in a program of its own",
+            "the program differentiates at several places, and each step is a graph of its own; a PEF of several "
+            "graphs (samba.session.compile_multigraph) takes none that trains",
+            instead="add the losses up where one step trains all; else adapt each step in a program of its own, which "
+            "hand weights to each other by state_dict()",
         )
     refuse_arguments(port)
     training = port.search.training(backwards[0])

@@ -15,7 +15,7 @@ from samba_onnx.tools.adapt.option_rows import (
     fire_row,
     typer_row,
 )
-from samba_onnx.tools.adapt.plain_form import PlainForm
+from samba_onnx.tools.adapt.plain_form import PlainForm, behind_imports
 from samba_onnx.tools.adapt.source import ProgramFile
 
 STARTERS: Final = frozenset(
@@ -112,7 +112,8 @@ def _application(source: ProgramFile, made: cst.Call) -> _Start:
         and unit
         and unit_of(getattr(one.decorator.func, "value", None)) == unit
     ]
-    if len(found) != 1 or attribute_name(found[0][1].decorator.func) != "command":  # type: ignore[union-attr]
+    decorator = found[0][1].decorator if len(found) == 1 else None
+    if not isinstance(decorator, cst.Call) or attribute_name(decorator.func) != "command":
         raise RefusedOptionError(made, "the program has several commands, or something before them")
     start = _command(source, made, unit)
     start.dropped += [found[0][1], source.statement(made)]
@@ -241,20 +242,9 @@ class _Rewriting(cst.CSTTransformer):
         needed += ["ast"] if any("option_value" in one.code for one in self._start.rows) else []
         new = [cst.parse_statement(f"import {one}") for one in needed if one not in known]
         body = list(updated_node.body)
-        place = _behind_imports(body)
+        place = behind_imports(body)
         if "ast" in needed:
             module = cst.parse_module("\n\n" + _LITERAL, original_node.config_for_parsing)
             function = module.body[0].with_changes(leading_lines=module.header)
             new.append(function)
         return updated_node.with_changes(body=[*body[:place], *new, *body[place:]])
-
-
-def _behind_imports(body: list[cst.BaseStatement]) -> int:
-    place = 0
-    for index, one in enumerate(body):
-        small = one.body[0] if isinstance(one, cst.SimpleStatementLine) else None
-        if isinstance(small, cst.Import | cst.ImportFrom):
-            place = index + 1
-        elif not isinstance(small, cst.Expr):
-            break
-    return place

@@ -44,7 +44,7 @@ OPEN: Final = {
     "model-trains-itself": "a module that makes its own optimizer",
     "kept-graph": "`retain_graph` and `create_graph`",
     "no-zero-grad": "gradients that are never set to zero",
-    "framework": "a loop inside of Lightning, ignite or a Trainer; what accelerate alone has, as sums over several batches",
+    "framework": "a loop inside of ignite, a Trainer, or of Lightning where it does more than its methods say; what accelerate alone has; of Lightning's own, that its log is not written",
     "other-file": "a name of another file that the file with the loop cannot import",
     "iterator": "an iterator that can be gone through only once",
     "host-work-between": "work on the host between forward pass and loss",

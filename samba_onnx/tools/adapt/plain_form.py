@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import libcst as cst
@@ -105,3 +105,19 @@ def _lines(before: str, after: str) -> list[int]:
             )
             found[place + 1] = max(1, min(start + offset + 1, len(old)))
     return found
+
+
+def behind_imports(body: Sequence[cst.BaseStatement]) -> int:
+    """Return the place behind the first imports of a module.
+
+    Args:
+        body: Its statements.
+    """
+    place = 0
+    for index, one in enumerate(body):
+        small = one.body[0] if isinstance(one, cst.SimpleStatementLine) else None
+        if isinstance(small, cst.Import | cst.ImportFrom):
+            place = index + 1
+        elif not isinstance(small, cst.Expr):
+            break
+    return place

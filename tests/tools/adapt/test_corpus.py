@@ -64,8 +64,12 @@ def test_the_page_is_that_of_the_corpus() -> None:
 
 def _checks(samba_port: SambaPort, folder: Path, name: str) -> None:
     # Some programs save a checkpoint where they are run.
-    for library in ("accelerate", "fire"):
-        if name.startswith(library):
+    for begin, library in (
+        ("accelerate", "accelerate"),
+        ("fire", "fire"),
+        ("lightning", "pytorch_lightning"),
+    ):
+        if name.startswith(begin):
             pytest.importorskip(library)
     if name in FOLDERS:
         program = (
