@@ -28,6 +28,7 @@ from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.source_file import ProgramModule
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 from samba_onnx.tools.adapt.unadaptable import refuse_arguments, refuse_frameworks, refuse_step
+from samba_onnx.tools.adapt.whole_slices import with_whole_slices
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def adapt_source(source: ProgramFile) -> Adapted:
     """
     # A program that cannot be adapted still shows what could be: --partial writes that.
     if uses_sambaflow(source):
-        files = tuple(AdaptedFile(one.path, one.text, one.text) for one in source.files)
+        files = tuple(AdaptedFile(one.path, one.text, one.text, one.text) for one in source.files)
         return Adapted(files, (), (), is_already=True)
     form = with_argparse(with_lightning_loop(PlainForm.of(source)))
     port = ProgramPort(form.source)
@@ -144,6 +145,11 @@ def adapt_source(source: ProgramFile) -> Adapted:
     if not port.search.backwards():
         return _inferring(form, port)
     training = _training(port)
+    if training is not None:
+        shorter = with_whole_slices(form, port, training)
+        if shorter.source is not form.source:
+            form, port = shorter, ProgramPort(shorter.source)
+            training = _training(port)
     if training is not None:
         _plan(port, training)
     return _result(form, port.edits, port.points, port.whole_batches)
@@ -173,7 +179,7 @@ def restore_source(source: ProgramFile) -> Adapted:
         source: The program.
     """
     if not uses_sambaflow(source):
-        files = tuple(AdaptedFile(one.path, one.text, one.text) for one in source.files)
+        files = tuple(AdaptedFile(one.path, one.text, one.text, one.text) for one in source.files)
         return Adapted(files, (), (), is_already=True)
     restoring = Restoring(source)
     restoring.plan()

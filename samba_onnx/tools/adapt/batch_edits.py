@@ -46,7 +46,7 @@ class BatchEdits:
         """Whether the last batch may be smaller than the others: of a loader, or of slices."""
         slices = (node for node in walk(self.training.entry) if isinstance(node, cst.Slice))
         return bool(self._uneven()) or (
-            bool(self._loops())
+            bool(self.loops())
             and any(
                 isinstance(one.upper, cst.BinaryOperation) and one.lower is not None
                 for one in slices
@@ -65,13 +65,14 @@ class BatchEdits:
         """Return the calls that make what the training goes through."""
         # A loader that nobody can follow is one of those in the file.
         made = [one for one in self.source.calls if self.source.imported(one.func) == _LOADER]
-        found = [one for loop in self._loops() for one in self._makers(loop)]
+        found = [one for loop in self.loops() for one in self._makers(loop)]
         chosen = [one for one in made if one in found]
         # Loaders that nobody can follow: those that shuffle are for training.
         shuffled = [one for one in made if argument(one, "shuffle", 2) is not None]
-        return chosen or ((shuffled or made) if self._loops() else [])
+        return chosen or ((shuffled or made) if self.loops() else [])
 
-    def _loops(self) -> list[cst.For | cst.CompFor]:
+    def loops(self) -> list[cst.For | cst.CompFor]:
+        """Return the loops that the training goes through, the innermost first."""
         loops: list[cst.For | cst.CompFor] = []
         for level in self.training.levels[: self.training.home + 1]:
             start = level.call if level.call is not None else level.statement

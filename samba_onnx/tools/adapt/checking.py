@@ -77,7 +77,7 @@ def check(request: CheckRequest) -> tuple[Check, StepReport]:
         start = Path(request.adapted.path).resolve()
         files = {Path(one.path).resolve(): one.text for one in request.adapted.files}
         _mirror(root, folder / "program", files)
-        here = (start, request.folder)
+        here = _compared_program(request, root, folder) or (start, request.folder)
         there = (
             folder / "program" / start.relative_to(root),
             str(folder / "program") if request.folder else "",
@@ -96,10 +96,30 @@ def check(request: CheckRequest) -> tuple[Check, StepReport]:
         return compared, compiled_step(folder / "checked" / "checked.pef")
 
 
+def _compared_program(request: CheckRequest, root: Path, folder: Path) -> tuple[Path, str] | None:
+    """Return where the original lies without a smaller last batch of slices; None if it is as it was."""
+    texts = {
+        Path(one.path).resolve(): one.compared
+        for one in request.adapted.files
+        if one.compared and one.compared != one.original
+    }
+    if not texts or request.back:
+        return None
+    _mirror(root, folder / "original", texts)
+    start = folder / "original" / Path(request.adapted.path).resolve().relative_to(root)
+    return start, str(folder / "original") if request.folder else ""
+
+
 def _run_plain(request: CheckRequest, folder: Path, place: Path, search: str) -> Mapping[str, Any]:
     """Run the plain program, wherever it lies."""
     adapted = request.adapted
-    lines = [[str(Path(path).resolve()), *where] for path, *where in adapted.whole_batches]
+    # By the place where the compared program lies, which may be a copy.
+    start, root = Path(adapted.path).resolve(), root_of(adapted, request.folder or None).resolve()
+    copied = place.parents[len(start.relative_to(root).parts) - 1]
+    lines = [
+        [str(copied / Path(path).resolve().relative_to(root)), *where]
+        for path, *where in adapted.whole_batches
+    ]
     return run_child(
         f"{_CHILD}:observe_original",
         {
@@ -177,11 +197,15 @@ def _compared(
         tensors=tuple(sorted(tensors, key=lambda one: -one.error)),
         first_difference=first,
         dropouts=original["dropouts"],
-        without_last_batches=bool(request.adapted.whole_batches),
+        without_last_batches=_leaves_out(request.adapted),
         printed_lines=len(lines),
         printed_differences=tuple(_printed(lines, adapted["printed"].splitlines())),
         tolerance=_ALLOWED,
     )
+
+
+def _leaves_out(adapted: Adapted) -> bool:
+    return bool(adapted.whole_batches) or any(one.compared != one.original for one in adapted.files)
 
 
 def _first_difference(
