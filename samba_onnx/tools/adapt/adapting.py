@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samba_onnx.tools.adapt.accelerate_edits import AccelerateEdits
+from samba_onnx.tools.adapt.accelerate_sums import with_plain_sums
 from samba_onnx.tools.adapt.batch_edits import BatchEdits
 from samba_onnx.tools.adapt.device_edits import DeviceEdits
 from samba_onnx.tools.adapt.edits import Edits, ProgramChange
@@ -137,7 +138,7 @@ def adapt_source(source: ProgramFile) -> Adapted:
     if uses_sambaflow(source):
         files = tuple(AdaptedFile(one.path, one.text, one.text, one.text) for one in source.files)
         return Adapted(files, (), (), is_already=True)
-    form = with_argparse(with_lightning_loop(PlainForm.of(source)))
+    form = with_plain_sums(with_argparse(with_lightning_loop(PlainForm.of(source))))
     port = ProgramPort(form.source)
     refused = any(one.pattern == "framework" and one.blocks for one in form.points)
     if refused or refuse_frameworks(port):

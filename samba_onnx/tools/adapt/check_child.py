@@ -287,8 +287,32 @@ def _plain_loaders() -> Iterator[None]:
     if not hasattr(accelerator, "prepare_data_loader"):
         yield
         return
-    with _replaced(accelerator, "prepare_data_loader", lambda loader, *_, **__: loader):
+    state = importlib.import_module("accelerate.state")
+    with _replaced(
+        accelerator, "prepare_data_loader", lambda loader, *_, **__: _ending(loader, state.GradientState)
+    ):
         yield
+
+
+def _ending(loader: Any, state: Callable[[], Any]) -> Any:
+    """Return a loader that tells accelerate when it is at its last batch, at which sums of gradients end."""
+    if not isinstance(loader, DataLoader):
+        return loader
+    plain = type(loader)
+
+    def iterate(self: Any) -> Iterator[Any]:
+        known = state()
+        self.end_of_dataloader = False
+        known._add_dataloader(self)
+        try:
+            for place, batch in enumerate(plain.__iter__(self)):
+                self.end_of_dataloader = place == len(self) - 1
+                yield batch
+        finally:
+            known._remove_dataloader(self)
+
+    loader.__class__ = type(plain.__name__, (plain,), {"__iter__": iterate, "remainder": -1})
+    return loader
 
 
 def _leave_out_last(places: Sequence[tuple[str, int, int]]) -> None:

@@ -23,7 +23,7 @@ ADAPTED: Final = {
     "drop-last": "loaders: a smaller last batch is left out",
     "device": "`.to(device)`, `.cuda()`, `torch.device`, `torch.cuda.*`, `pin_memory`, `DataParallel`, `torch.compile`",
     "autocast": "`autocast`: the type of arithmetic is an option of the compilation",
-    "accelerate": "`Accelerator` in one process: `prepare`, `backward`, `gather_for_metrics`, `unwrap_model`, `accumulate`, ...",
+    "accelerate": "`Accelerator` in one process: `gradient_accumulation_steps`, `prepare`, `backward`, `gather_for_metrics`, `unwrap_model`, `accumulate`, ...",
     "replicas": "`init_process_group`, ranks and samplers: `--data-parallel`",
     "weights-to-host": "evaluation, `state_dict()`, averages of weights: weights are copied to the host before",
     "weights-to-device": "`load_state_dict()` while it trains: weights are copied to the RDU behind it",

@@ -8,7 +8,6 @@ from typing import Final
 CORPUS: Final = Path(__file__).parent / "corpus"
 
 REFUSED: Final = {
-    "accelerate_sums.py": "framework",
     "arguments_by_place.py": "arguments-by-place",
     "click_group.py": "command-line-library",
     "gan.py": "several-steps",
