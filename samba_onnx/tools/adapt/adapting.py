@@ -27,6 +27,7 @@ from samba_onnx.tools.adapt.restoring import Restoring, uses_sambaflow
 from samba_onnx.tools.adapt.slicing import Slicer
 from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.source_file import ProgramModule
+from samba_onnx.tools.adapt.step_order import refuse_order, refuse_random
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 from samba_onnx.tools.adapt.unadaptable import refuse_arguments, refuse_frameworks, refuse_step
 from samba_onnx.tools.adapt.whole_slices import with_whole_slices
@@ -167,6 +168,7 @@ def _inferring(form: PlainForm, port: ProgramPort) -> Adapted:
         ReplicaEdits(port).plan()
         port.command_line.plan()
         cut = inferred_slice(port, step)
+        refuse_random(port)
         GraphEdits(port, step, cut).plan()
         HostEdits(port, step, cut).plan()
         port.names.add_imports(port.edits)
@@ -241,6 +243,8 @@ def _plan(port: ProgramPort, training: TrainedStep) -> None:
     ReplicaEdits(port).plan()
     BatchEdits(port, training).plan()
     cut = Slicer(port.source, port.bindings, training, port.roles, port.points).slice()
+    refuse_order(port, training, cut)
+    refuse_random(port)
     port.command_line.plan()
     GraphEdits(port, training, cut).plan()
     for optimizer in training.optimizers:

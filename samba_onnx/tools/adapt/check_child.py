@@ -289,7 +289,9 @@ def _plain_loaders() -> Iterator[None]:
         return
     state = importlib.import_module("accelerate.state")
     with _replaced(
-        accelerator, "prepare_data_loader", lambda loader, *_, **__: _ending(loader, state.GradientState)
+        accelerator,
+        "prepare_data_loader",
+        lambda loader, *_, **__: _ending(loader, state.GradientState),
     ):
         yield
 

@@ -35,6 +35,7 @@ OPEN: Final = {
     "autocast": "a narrower type of arithmetic",
     "adam-with-decay": "Adam with weight decay, which SambaFlow does not document",
     "optimizer": "another optimizer than SGD, Adam and AdamW",
+    "foreign-optimizer": "a library that is given the optimizer, and steps or changes it",
     "clipping": "clipping by another norm, of a part of the parameters, or whose result is used",
     "several-steps": "several backward passes, as of GANs; without any, several calls of models",
     "no-training": "no backward pass, and no line that calls a model",
@@ -58,6 +59,10 @@ OPEN: Final = {
     "reserved-argument": "an option that SambaFlow has for something else, and subcommands",
     "rate-before-step": "a rate that is set between forward pass and step, beside work on the outputs",
     "lasting-evaluation": "`eval()` between steps, and never `train()` again",
+    "left-step": "`continue`, `break` or `return` between forward pass and step",
+    "second-step": "an optimizer that steps twice by the same gradients",
+    "optimizer-state": "`optimizer.state` that is changed while it trains",
+    "random-numbers": "random numbers that the forward pass draws itself, other than by dropout",
     "weights-written": "weights that are written, or gradients that are read, on the host",
     "spawned-replicas": "`torch.multiprocessing.spawn`",
 }

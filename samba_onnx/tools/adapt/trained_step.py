@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import Bindings, Thing
-from samba_onnx.tools.adapt.name_units import argument, root_unit, target_units, unit_of, walk
+from samba_onnx.tools.adapt.name_units import (
+    argument,
+    reads,
+    root_unit,
+    target_units,
+    unit_of,
+    walk,
+)
 from samba_onnx.tools.adapt.roles import Role, StepPart, StepRoles
 from samba_onnx.tools.adapt.source import Frame, ProgramFile
 
@@ -186,7 +193,21 @@ class Search:
             if isinstance(node, cst.Name):
                 for one in self.bindings.assignments(self.bindings.thing(frame, node.value)):
                     owners += self._owners(frame, one.value, depth + 1)
+                for given in self._appended(frame, node.value):
+                    owners += self._owners(frame, given, depth + 1)
         return owners
+
+    def _appended(self, frame: Frame, name: str) -> list[cst.BaseExpression]:
+        """Return what is appended to a list, as ``(decay if p.ndim > 1 else rest).append(p)``."""
+        return [
+            call.args[0].value
+            for call in self.source.calls
+            if isinstance(call.func, cst.Attribute)
+            and call.func.attr.value in {"append", "extend"}
+            and call.args
+            and self.source.frame(call) is frame
+            and name in reads(call.func.value)
+        ]
 
     def backwards(self) -> tuple[StepPart, ...]:
         """Return all backward passes of the program, but those in functions that nobody names."""
