@@ -57,7 +57,8 @@ What a file does only when it is started itself, and functions that nobody names
 ## Is it the same?
 
 `--check N` runs both programs in a process each, from one seed, until the optimizer has made N steps; arguments of the program stand behind `--`.
-Compared are the loss of every step, and all weights and buffers after the last one; the first difference is named, and the exit status is 1.
+Compared are the loss of every step, and all weights and buffers after the last one; of a program that only infers, what each of N runs returns. The
+first difference is named, and the exit status is 1.
 It executes the program as it is, with all that it reads and writes.
 
 - A loss may be off by 1e-4 of itself, a weight by 1e-3 of its tensor's largest: both compute in float32 and sum in another order.
@@ -96,13 +97,16 @@ the same. What SambaFlow alone has is refused with its line.
 ## Limits
 
 - One training step: model, optimizer and loop may be in functions, classes, methods and files of the program. A program of several steps, as a GAN,
-  would need several graphs in one PEF, which there are not: each is a program of its own.
+  would need several graphs that train in one PEF, and `compile_multigraph` takes graphs that only infer: each is a program of its own.
 - Shapes are those of the first batch; smaller last batches of loaders are left out, those of slices by hand are not.
-- Evaluation runs on the host, on copies of the weights. A program that only infers is refused: compile it with `samba-port convert`.
-- A state of several tensors that one step hands to the next, as an LSTM's, is refused.
-- `accelerate` is adapted for one process that steps after every batch. Lightning, ignite and the Trainer of transformers have the loop
-  themselves, and are refused.
-- Of command lines, argparse is adapted; click, fire and others are refused.
+- Evaluation of what trains runs on the host, on copies of the weights. Of a program that only infers, the one call of its model runs on the RDU; a
+  smaller last batch is filled, and cut again.
+- A state of several tensors that one step hands to the next, as an LSTM's, has to be a tuple from the first step on.
+- `accelerate` is adapted for one process. Of Lightning, the loop is written out where `training_step`, `configure_optimizers`, loaders and `max_epochs` say
+  all of it: hooks, callbacks, manual optimization, metrics that a scheduler watches, `trainer.test` and loops over steps are refused. ignite, timm's and
+  the Trainer of transformers have the loop themselves, and are refused.
+- Of command lines, argparse is adapted, and one command of click, fire or typer, whose options become those of SambaFlow's parser; absl, hydra and others
+  are refused.
 - Set-up code is not executed to decide what the text does not say; without `--check`, nothing is.
 - A program that starts in a package, by `python -m`, is not compared by `--check`.
 """

@@ -47,7 +47,7 @@ def headline(
 
 
 def _verdict(check: Check) -> str:
-    steps = count_text(check.steps, "step")
+    steps = count_text(check.steps, "step" if check.losses else "run")
     if not check.agrees:
         return f"it computes something else: {check.first_difference}"
     return f"the same over {steps}, losses within {check.loss_error:.1g}"
@@ -109,9 +109,11 @@ def _check(check: Check) -> RenderableType:
         f"losses: {count_text(len(check.losses), 'step')}, off by at most {check.loss_error:.2g} "
         f"({check.tolerance.losses:g} allowed)"
     ]
+    what = "weights and buffers" if check.losses else "results of all runs"
+    lines = lines if check.losses else []
     if worst is not None:
         lines.append(
-            f"weights and buffers: {count_text(len(check.tensors), 'tensor')}, off by at most "
+            f"{what}: {count_text(len(check.tensors), 'tensor')}, off by at most "
             f"{worst.error:.2g} ({worst.name}; {check.tolerance.weights:g} allowed)"
         )
     ignored = sum(one.ignored for one in check.tensors)

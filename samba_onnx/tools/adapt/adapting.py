@@ -5,25 +5,32 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from samba_onnx.tools.adapt.accelerate_edits import AccelerateEdits
+from samba_onnx.tools.adapt.accelerate_sums import with_plain_sums
 from samba_onnx.tools.adapt.batch_edits import BatchEdits
 from samba_onnx.tools.adapt.device_edits import DeviceEdits
 from samba_onnx.tools.adapt.edits import Edits, ProgramChange
 from samba_onnx.tools.adapt.graph_edits import GraphEdits
 from samba_onnx.tools.adapt.host_edits import HostEdits
+from samba_onnx.tools.adapt.inferred_step import inference, inferred_slice, with_named_result
+from samba_onnx.tools.adapt.lightning_loop import with_lightning_loop
 from samba_onnx.tools.adapt.open_points import OpenPoint, OpenPoints
 from samba_onnx.tools.adapt.optimizer_edits import OptimizerEdits
+from samba_onnx.tools.adapt.option_calls import with_argparse
+from samba_onnx.tools.adapt.plain_form import PlainForm
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.replica_edits import ReplicaEdits
 from samba_onnx.tools.adapt.restoring import Restoring, uses_sambaflow
 from samba_onnx.tools.adapt.slicing import Slicer
 from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.source_file import ProgramModule
+from samba_onnx.tools.adapt.step_order import refuse_order, refuse_random
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 from samba_onnx.tools.adapt.unadaptable import refuse_arguments, refuse_frameworks, refuse_step
+from samba_onnx.tools.adapt.whole_slices import with_whole_slices
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class AdaptedFile:
     """Its text."""
     text: str
     """The text of the adapted file."""
+    compared: str = ""
+    """The text with which it is compared: the original, but for a smaller last batch."""
 
     @property
     def is_changed(self) -> bool:
@@ -72,6 +81,8 @@ class Adapted:
     """File, line and column of the calls that make loaders, which now leave out a smaller last batch."""
     is_already: bool = False
     """Whether it was a SambaFlow program before."""
+    infers: bool = False
+    """Whether it trains nothing."""
 
     @property
     def path(self) -> str:
@@ -126,13 +137,42 @@ def adapt_source(source: ProgramFile) -> Adapted:
     """
     # A program that cannot be adapted still shows what could be: --partial writes that.
     if uses_sambaflow(source):
-        files = tuple(AdaptedFile(one.path, one.text, one.text) for one in source.files)
+        files = tuple(AdaptedFile(one.path, one.text, one.text, one.text) for one in source.files)
         return Adapted(files, (), (), is_already=True)
-    port = ProgramPort(source)
+    form = with_plain_sums(with_argparse(with_lightning_loop(PlainForm.of(source))))
+    port = ProgramPort(form.source)
+    refused = any(one.pattern == "framework" and one.blocks for one in form.points)
+    if refused or refuse_frameworks(port):
+        return _result(form, port.edits, port.points)
+    if not port.search.backwards():
+        return _inferring(form, port)
     training = _training(port)
     if training is not None:
+        shorter = with_whole_slices(form, port, training)
+        if shorter.source is not form.source:
+            form, port = shorter, ProgramPort(shorter.source)
+            training = _training(port)
+    if training is not None:
         _plan(port, training)
-    return _result(source, port.edits, port.points, port.whole_batches)
+    return _result(form, port.edits, port.points, port.whole_batches)
+
+
+def _inferring(form: PlainForm, port: ProgramPort) -> Adapted:
+    """Adapt a program that only infers."""
+    form = with_named_result(form, port)
+    port = ProgramPort(form.source)
+    step = inference(port)
+    if step is not None:
+        refuse_arguments(port)
+        DeviceEdits(port).plan()
+        ReplicaEdits(port).plan()
+        port.command_line.plan()
+        cut = inferred_slice(port, step)
+        refuse_random(port)
+        GraphEdits(port, step, cut).plan()
+        HostEdits(port, step, cut).plan()
+        port.names.add_imports(port.edits)
+    return replace(_result(form, port.edits, port.points), infers=step is not None)
 
 
 def restore_source(source: ProgramFile) -> Adapted:
@@ -142,53 +182,54 @@ def restore_source(source: ProgramFile) -> Adapted:
         source: The program.
     """
     if not uses_sambaflow(source):
-        files = tuple(AdaptedFile(one.path, one.text, one.text) for one in source.files)
+        files = tuple(AdaptedFile(one.path, one.text, one.text, one.text) for one in source.files)
         return Adapted(files, (), (), is_already=True)
     restoring = Restoring(source)
     restoring.plan()
     restoring.names.add_imports(restoring.edits)
-    return _result(source, restoring.edits, restoring.points)
+    return _result(PlainForm.of(source), restoring.edits, restoring.points)
 
 
 def _result(
-    source: ProgramFile,
+    form: PlainForm,
     edits: Edits,
     points: OpenPoints,
     whole_batches: Sequence[tuple[str, int, int]] = (),
 ) -> Adapted:
+    # Lines are those of the author's text, whatever form it was brought into.
+    source, lines = form.source, form.lines()
     order = {one.path: place for place, one in enumerate(source.files)}
-    found = sorted(points.found, key=lambda one: (order[one.path], one.line, one.pattern))
-    changes = sorted(edits.changes, key=lambda one: (order[one.path], one.line))
-    files = tuple(_adapted_file(edits, one) for one in source.files)
-    return Adapted(files, tuple(changes), tuple(found), tuple(whole_batches))
+    places = [replace(one, line=lines[one.path][one.line]) for one in points.found]
+    places += form.points
+    made = [replace(one, line=lines[one.path][one.line]) for one in edits.changes]
+    compared = form.lines(form.compared)
+    files = tuple(_adapted_file(form, edits, one) for one in source.files)
+    return Adapted(
+        files,
+        tuple(sorted(made, key=lambda one: (order[one.path], one.line))),
+        tuple(sorted(places, key=lambda one: (order[one.path], one.line, one.pattern))),
+        tuple((path, compared[path][line], column) for path, line, column in whole_batches),
+    )
 
 
-def _adapted_file(edits: Edits, file: ProgramModule) -> AdaptedFile:
+def _adapted_file(form: PlainForm, edits: Edits, file: ProgramModule) -> AdaptedFile:
     # A file without changes stays byte for byte, even where lines of it were taken apart to be read.
     text = edits.apply(file).code if edits.changes_in(file) else file.text
-    return AdaptedFile(file.path, file.text, text)
+    return AdaptedFile(file.path, form.original[file.path], text, form.compared[file.path])
 
 
 def _training(port: ProgramPort) -> TrainedStep | None:
     """Return the one training step of a program; note why there is none."""
     # One step is one graph; which of several to train is the author's to say.
-    if refuse_frameworks(port):
-        return None
     backwards = port.search.backwards()
-    if not backwards:
-        port.points.add(
-            port.source.module,
-            "no-training",
-            "there is no backward pass in this file",
-            instead="give the file that has the training loop; of inference, compile with `samba-port convert`",
-        )
-        return None
     for other in backwards[1:]:
         port.points.add(
             other.statement,
             "several-steps",
-            "the program differentiates at several places, and each step is a graph of its own",
-            instead="adapt each of them in a program of its own",
+            "the program differentiates at several places, and each step is a graph of its own; a PEF of several "
+            "graphs (samba.session.compile_multigraph) takes none that trains",
+            instead="add the losses up where one step trains all; else adapt each step in a program of its own, which "
+            "hand weights to each other by state_dict()",
         )
     refuse_arguments(port)
     training = port.search.training(backwards[0])
@@ -202,6 +243,8 @@ def _plan(port: ProgramPort, training: TrainedStep) -> None:
     ReplicaEdits(port).plan()
     BatchEdits(port, training).plan()
     cut = Slicer(port.source, port.bindings, training, port.roles, port.points).slice()
+    refuse_order(port, training, cut)
+    refuse_random(port)
     port.command_line.plan()
     GraphEdits(port, training, cut).plan()
     for optimizer in training.optimizers:

@@ -23,41 +23,56 @@ class BatchEdits:
 
     def plan(self) -> None:
         """Plan all edits."""
-        loaders = self._loaders()
-        for call in loaders:
-            if (
-                argument(call, "drop_last", 8) is None
-                and argument(call, "batch_sampler", 4) is None
-            ):
-                self.port.edits.rewrite(
-                    call,
-                    lambda one: (
-                        add_arguments(one, drop_last="True") if isinstance(one, cst.Call) else one
-                    ),
-                    "drop-last",
-                    "a smaller last batch is left out: the RDU takes batches of the compiled size",
-                )
-                place = (self.source.line(call), self.source.column(call))
-                self.port.whole_batches.append((self.source.file(call).path, *place))
-                self.port.points.add(
-                    call,
-                    "drop-last",
-                    "a last batch that is smaller than the others is not trained on any more",
-                    instead="nothing, if that is right; a batch size that divides the data, if not",
-                    blocks=False,
-                )
+        for call in self._uneven():
+            self.port.edits.rewrite(
+                call,
+                lambda one: (
+                    add_arguments(one, drop_last="True") if isinstance(one, cst.Call) else one
+                ),
+                "drop-last",
+                "a smaller last batch is left out: the RDU takes batches of the compiled size",
+            )
+            place = (self.source.line(call), self.source.column(call))
+            self.port.whole_batches.append((self.source.file(call).path, *place))
+            self.port.points.add(
+                call,
+                "drop-last",
+                "a last batch that is smaller than the others is not trained on any more",
+                instead="nothing, if that is right; a batch size that divides the data, if not",
+                blocks=False,
+            )
+
+    def may_end(self) -> bool:
+        """Whether the last batch may be smaller than the others: of a loader, or of slices."""
+        slices = (node for node in walk(self.training.entry) if isinstance(node, cst.Slice))
+        return bool(self._uneven()) or (
+            bool(self.loops())
+            and any(
+                isinstance(one.upper, cst.BinaryOperation) and one.lower is not None
+                for one in slices
+            )
+        )
+
+    def _uneven(self) -> list[cst.Call]:
+        """Return the calls of loaders whose last batch may be smaller."""
+        return [
+            call
+            for call in self._loaders()
+            if argument(call, "drop_last", 8) is None and argument(call, "batch_sampler", 4) is None
+        ]
 
     def _loaders(self) -> list[cst.Call]:
         """Return the calls that make what the training goes through."""
         # A loader that nobody can follow is one of those in the file.
         made = [one for one in self.source.calls if self.source.imported(one.func) == _LOADER]
-        found = [one for loop in self._loops() for one in self._makers(loop)]
+        found = [one for loop in self.loops() for one in self._makers(loop)]
         chosen = [one for one in made if one in found]
         # Loaders that nobody can follow: those that shuffle are for training.
         shuffled = [one for one in made if argument(one, "shuffle", 2) is not None]
-        return chosen or ((shuffled or made) if self._loops() else [])
+        return chosen or ((shuffled or made) if self.loops() else [])
 
-    def _loops(self) -> list[cst.For | cst.CompFor]:
+    def loops(self) -> list[cst.For | cst.CompFor]:
+        """Return the loops that the training goes through, the innermost first."""
         loops: list[cst.For | cst.CompFor] = []
         for level in self.training.levels[: self.training.home + 1]:
             start = level.call if level.call is not None else level.statement

@@ -6,14 +6,12 @@ Nothing of a program is changed for it: functions of torch and of the session th
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import io
 import random
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,74 +23,9 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader
 
+from samba_onnx.tools.adapt.observation import EnoughSteps, ModelCalls, Observation
+
 _LONGEST_OUTPUT = 100_000
-_NOISE = 1e-5
-"""Gradients that are smaller than this share of the largest are what rounding leaves of zero, as those of
-a bias before a normalisation; Adam makes steps of full length of them, in any direction."""
-
-
-class _EnoughSteps(BaseException):
-    """Ends a program after the steps that are compared; no handler of the program's own takes it."""
-
-
-@dataclass
-class Observation:
-    """What was seen of one program."""
-
-    steps: int
-    """Steps after which the program is ended."""
-    losses: list[float] = field(default_factory=list)
-    done: int = 0
-    dropouts: int = 0
-    """Dropouts whose rate was set to 0."""
-    optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
-    largest: dict[int, torch.Tensor] = field(default_factory=dict)
-    """The largest gradient of each number that was seen, by the id of its parameter."""
-    tensors: dict[str, torch.Tensor] = field(default_factory=dict)
-    """Trained parameters in the order of the optimizers, then buffers; and which numbers say nothing."""
-    names: list[str] = field(default_factory=list)
-    """What the program calls these tensors."""
-
-    def end_if_done(self, collect: Callable[[], None]) -> None:
-        """End the program if all steps are done.
-
-        Args:
-            collect: Called before the end, while the program's objects still live.
-
-        Raises:
-            _EnoughSteps: They are.
-        """
-        if self.done >= self.steps:
-            collect()
-            raise _EnoughSteps
-
-    def note_gradients(self, optimizer: torch.optim.Optimizer) -> None:
-        """Note how large gradients are in a step."""
-        # On the host and of the original alone: the device keeps its gradients to itself.
-        for parameter in _parameters([optimizer]):
-            if parameter.grad is not None:
-                size = parameter.grad.detach().abs()
-                known = self.largest.get(id(parameter))
-                self.largest[id(parameter)] = size if known is None else torch.maximum(size, known)
-
-    def collect(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        """Take what was trained, and the buffers beside it.
-
-        Args:
-            optimizers: All that the program has, in the order of their steps.
-        """
-        trained = _parameters(optimizers)
-        root = _smallest_with({id(parameter) for parameter in trained})
-        names = {id(one): name for name, one in root.named_parameters()} if root is not None else {}
-        buffers = dict(root.named_buffers()) if root is not None else {}
-        self.names = [names.get(id(one), f"parameter {place}") for place, one in enumerate(trained)]
-        self.names += list(buffers)
-        most = max((float(one.max()) for one in self.largest.values()), default=0.0)
-        for place, one in enumerate((*trained, *buffers.values())):
-            self.tensors[f"{place}"] = _plain(one)
-            size = self.largest.get(id(one))
-            if size is not None:
-                self.tensors[f"noise {place}"] = (size < _NOISE * most).float().contiguous()
 
 
 def observe_original(
@@ -103,6 +36,7 @@ def observe_original(
     whole_batches: Sequence[tuple[str, int, int]],
     weights: str,
     folder: str,
+    infers: bool,
 ) -> dict[str, Any]:
     """Run a plain program for some steps.
 
@@ -115,6 +49,7 @@ def observe_original(
             left out as the adapted program does.
         weights: File for weights and buffers.
         folder: A folder that is searched for modules, too; empty for none.
+        infers: Whether it trains nothing: its runs are counted then, and their results kept.
 
     Returns:
         Losses, dropouts and what the program printed.
@@ -125,11 +60,13 @@ def observe_original(
     _leave_out_last(whole_batches)
     with _no_dropout(seen), _plain_loaders(), _replaced(torch.Tensor, "backward", watch.backward()):
         hook = register_optimizer_step_post_hook(watch.stepped)
+        calls = ModelCalls(seen) if infers else contextlib.nullcontext()
         try:
-            printed = _run(program, arguments, seed, folder)
+            with calls:
+                printed = _run(program, arguments, seed, folder)
         finally:
             hook.remove()
-    if not seen.tensors:
+    if not infers and not seen.tensors:
         seen.collect(seen.optimizers)
     save_file(seen.tensors, weights)
     return _answer(seen, printed)
@@ -172,6 +109,7 @@ def observe_adapted(
     output: str,
     weights: str,
     folder: str,
+    infers: bool,
 ) -> dict[str, Any]:
     """Compile an adapted program, and run it for some steps.
 
@@ -183,6 +121,7 @@ def observe_adapted(
         output: Where the PEF belongs.
         weights: File for weights and buffers.
         folder: A folder that is searched for modules, too; empty for none.
+        infers: Whether it trains nothing.
 
     Returns:
         Losses, dropouts and what the program printed.
@@ -193,7 +132,7 @@ def observe_adapted(
     import sambaflow.samba as samba
     import sambaflow.samba.utils as utils
 
-    watch = _SessionWatch(samba, utils, Observation(steps))
+    watch = _SessionWatch(samba, utils, Observation(steps), infers)
     with _no_dropout(watch.seen):
         compiled = [*("compile", "--pef-name", "checked", "--output-folder", output), *arguments]
         _run(program, compiled, seed, folder)
@@ -204,7 +143,7 @@ def observe_adapted(
             pef = str(Path(output) / "checked" / "checked.pef")
             printed = _run(program, ["run", "--pef", pef, *arguments], seed, folder)
     # A program that made fewer steps than were asked for ended by itself.
-    if not watch.seen.tensors:
+    if not infers and not watch.seen.tensors:
         watch.collect()
     save_file(watch.seen.tensors, weights)
     return _answer(watch.seen, printed)
@@ -213,8 +152,9 @@ def observe_adapted(
 class _SessionWatch:
     """Stands for two calls of SambaFlow's, and hands them on."""
 
-    def __init__(self, samba: Any, utils: Any, seen: Observation) -> None:
+    def __init__(self, samba: Any, utils: Any, seen: Observation, infers: bool) -> None:
         self.seen = seen
+        self._infers = infers
         self._samba = samba
         self._run, self._trace = samba.session.run, utils.trace_graph
         self._model: Any = None
@@ -232,6 +172,9 @@ class _SessionWatch:
         """Run the graph, and note the loss, which is its first output."""
         sections = [one.upper() for one in options.get("section_types", [])]
         outputs = self._run(*args, **options)
+        if self._infers:
+            self.seen.keep([self._samba.to_torch(one) for one in outputs])
+            return outputs
         if outputs and (not sections or "BCKWD" in sections):
             self.seen.losses.append(float(self._samba.to_torch(outputs[0]).detach().sum()))
         if not sections or "OPT" in sections:
@@ -268,7 +211,7 @@ def _run(program: str, arguments: Sequence[str], seed: int, folder: str) -> str:
     with contextlib.redirect_stdout(output):
         try:
             runpy.run_path(program, run_name="__main__")
-        except _EnoughSteps:
+        except EnoughSteps:
             pass
         except SystemExit as end:
             if end.code not in (None, 0):
@@ -344,8 +287,34 @@ def _plain_loaders() -> Iterator[None]:
     if not hasattr(accelerator, "prepare_data_loader"):
         yield
         return
-    with _replaced(accelerator, "prepare_data_loader", lambda loader, *_, **__: loader):
+    state = importlib.import_module("accelerate.state")
+    with _replaced(
+        accelerator,
+        "prepare_data_loader",
+        lambda loader, *_, **__: _ending(loader, state.GradientState),
+    ):
         yield
+
+
+def _ending(loader: Any, state: Callable[[], Any]) -> Any:
+    """Return a loader that tells accelerate when it is at its last batch, at which sums of gradients end."""
+    if not isinstance(loader, DataLoader):
+        return loader
+    plain = type(loader)
+
+    def iterate(self: Any) -> Iterator[Any]:
+        known = state()
+        self.end_of_dataloader = False
+        known._add_dataloader(self)
+        try:
+            for place, batch in enumerate(plain.__iter__(self)):
+                self.end_of_dataloader = place == len(self) - 1
+                yield batch
+        finally:
+            known._remove_dataloader(self)
+
+    loader.__class__ = type(plain.__name__, (plain,), {"__iter__": iterate, "remainder": -1})
+    return loader
 
 
 def _leave_out_last(places: Sequence[tuple[str, int, int]]) -> None:
@@ -363,32 +332,3 @@ def _leave_out_last(places: Sequence[tuple[str, int, int]]) -> None:
         made(self, *args, **options)
 
     DataLoader.__init__ = init  # type: ignore[method-assign]
-
-
-def _parameters(optimizers: Sequence[torch.optim.Optimizer]) -> list[torch.Tensor]:
-    return [
-        one
-        for optimizer in optimizers
-        for group in optimizer.param_groups
-        for one in group["params"]
-    ]
-
-
-def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    # A copy by value: parameters of SambaFlow are tensors of another class.
-    data = (
-        tensor.detach().as_subclass(torch.Tensor)
-        if type(tensor) is nn.Parameter
-        else tensor.detach()
-    )
-    return torch.as_tensor(np.array(data.float().tolist(), dtype=np.float32)).reshape(
-        tuple(tensor.shape)
-    )
-
-
-def _smallest_with(wanted: set[int]) -> nn.Module | None:
-    """Return the module with the fewest parts that has all parameters."""
-    # By type: isinstance asks objects of libraries for attributes, some of which warn.
-    modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
-    found = [one for one in modules if wanted <= {id(parameter) for parameter in one.parameters()}]
-    return min(found, key=lambda one: sum(1 for _ in one.modules()), default=None)

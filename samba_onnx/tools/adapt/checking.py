@@ -77,7 +77,7 @@ def check(request: CheckRequest) -> tuple[Check, StepReport]:
         start = Path(request.adapted.path).resolve()
         files = {Path(one.path).resolve(): one.text for one in request.adapted.files}
         _mirror(root, folder / "program", files)
-        here = (start, request.folder)
+        here = _compared_program(request, root, folder) or (start, request.folder)
         there = (
             folder / "program" / start.relative_to(root),
             str(folder / "program") if request.folder else "",
@@ -96,10 +96,30 @@ def check(request: CheckRequest) -> tuple[Check, StepReport]:
         return compared, compiled_step(folder / "checked" / "checked.pef")
 
 
+def _compared_program(request: CheckRequest, root: Path, folder: Path) -> tuple[Path, str] | None:
+    """Return where the original lies without a smaller last batch of slices; None if it is as it was."""
+    texts = {
+        Path(one.path).resolve(): one.compared
+        for one in request.adapted.files
+        if one.compared and one.compared != one.original
+    }
+    if not texts or request.back:
+        return None
+    _mirror(root, folder / "original", texts)
+    start = folder / "original" / Path(request.adapted.path).resolve().relative_to(root)
+    return start, str(folder / "original") if request.folder else ""
+
+
 def _run_plain(request: CheckRequest, folder: Path, place: Path, search: str) -> Mapping[str, Any]:
     """Run the plain program, wherever it lies."""
     adapted = request.adapted
-    lines = [[str(Path(path).resolve()), *where] for path, *where in adapted.whole_batches]
+    # By the place where the compared program lies, which may be a copy.
+    start, root = Path(adapted.path).resolve(), root_of(adapted, request.folder or None).resolve()
+    copied = place.parents[len(start.relative_to(root).parts) - 1]
+    lines = [
+        [str(copied / Path(path).resolve().relative_to(root)), *where]
+        for path, *where in adapted.whole_batches
+    ]
     return run_child(
         f"{_CHILD}:observe_original",
         {
@@ -107,6 +127,7 @@ def _run_plain(request: CheckRequest, folder: Path, place: Path, search: str) ->
             "program": str(place),
             "whole_batches": lines,
             "folder": search,
+            "infers": adapted.infers,
         },
         seconds=request.seconds,
         doing=f"{printable(adapted.path)}: running it {'in plain PyTorch' if request.back else 'as it is'}",
@@ -125,6 +146,7 @@ def _run_session(
             "program": str(place),
             "output": str(folder),
             "folder": search,
+            "infers": request.adapted.infers,
         },
         seconds=request.seconds,
         doing=f"{printable(request.adapted.path)}: running {what}",
@@ -158,13 +180,14 @@ def _shared(request: CheckRequest, weights: Path) -> dict[str, Any]:
 def _compared(
     request: CheckRequest, original: Mapping[str, Any], adapted: Mapping[str, Any], folder: Path
 ) -> Check:
-    tensors = _tensors(folder, original["names"])
+    infers = request.adapted.infers
+    tensors = _results(folder) if infers else _tensors(folder, original["names"])
     errors = [
         _relative(expected, found)
         for expected, found in zip(original["losses"], adapted["losses"], strict=False)
     ]
     lines = original["printed"].splitlines()
-    first = _first_difference(original, adapted, errors, tensors)
+    first = _first_difference(original, adapted, errors, tensors, infers)
     return Check(
         agrees=not first,
         steps=min(original["steps"], adapted["steps"]),
@@ -174,11 +197,15 @@ def _compared(
         tensors=tuple(sorted(tensors, key=lambda one: -one.error)),
         first_difference=first,
         dropouts=original["dropouts"],
-        without_last_batches=bool(request.adapted.whole_batches),
+        without_last_batches=_leaves_out(request.adapted),
         printed_lines=len(lines),
         printed_differences=tuple(_printed(lines, adapted["printed"].splitlines())),
         tolerance=_ALLOWED,
     )
+
+
+def _leaves_out(adapted: Adapted) -> bool:
+    return bool(adapted.whole_batches) or any(one.compared != one.original for one in adapted.files)
 
 
 def _first_difference(
@@ -186,6 +213,7 @@ def _first_difference(
     adapted: Mapping[str, Any],
     errors: Sequence[float],
     tensors: Sequence[CheckedTensor],
+    infers: bool,
 ) -> str:
     # Losses in their order first: the first one that is off says more than all weights after it.
     for step, error in enumerate(errors):
@@ -193,12 +221,16 @@ def _first_difference(
             expected, found = original["losses"][step], adapted["losses"][step]
             return f"the loss of step {step + 1} is {found:.7g}, expected {expected:.7g}"
     if len(original["losses"]) != len(adapted["losses"]) or original["steps"] != adapted["steps"]:
-        return f"it made {adapted['steps']} steps, expected {original['steps']}"
-    if not original["losses"]:
+        what = "runs" if infers else "steps"
+        return f"it made {adapted['steps']} {what}, expected {original['steps']}"
+    if infers and not original["steps"]:
+        return "the original called no model; give arguments with which it does"
+    if not infers and not original["losses"]:
         return "the original made no step; give arguments with which it trains"
     for one in tensors:
         if not one.error <= _ALLOWED.weights:
-            return f"{one.name} is off by {one.error:.2g} of its largest number after the last step"
+            when = "" if infers else " after the last step"
+            return f"{one.name} is off by {one.error:.2g} of its largest number{when}"
     return ""
 
 
@@ -224,6 +256,30 @@ def _tensors(folder: Path, names: Sequence[str]) -> list[CheckedTensor]:
         error = _tensor_error(expected[f"{place}"], found.get(f"{place}"), noise)
         tensors.append(CheckedTensor(name, error, 0 if noise is None else int(noise.sum())))
     return tensors
+
+
+def _results(folder: Path) -> list[CheckedTensor]:
+    """Return what each run returned, held against what the original's model did."""
+    # The adapted program returns what it looks at: some of the model's results, in their order.
+    expected = load_file(folder / "original.safetensors")
+    found = load_file(folder / "adapted.safetensors")
+    tensors = []
+    for name, one in found.items():
+        run, _, place = name.partition(" ")
+        others = [other for key, other in expected.items() if key.partition(" ")[0] == run]
+        error = min(
+            (_tensor_error(_rows(other, one), one, None) for other in others), default=math.inf
+        )
+        tensors.append(CheckedTensor(f"output {int(place) + 1} of run {int(run) + 1}", error, 0))
+    return tensors
+
+
+def _rows(expected: npt.NDArray[Any], found: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a smaller last batch with as many rows as were compiled, by the last one of it."""
+    missing = len(found) - len(expected) if found.ndim and expected.ndim == found.ndim else 0
+    return (
+        expected if missing <= 0 else np.concatenate([expected, expected[-1:].repeat(missing, 0)])
+    )
 
 
 def _drift(

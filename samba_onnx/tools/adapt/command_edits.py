@@ -47,6 +47,8 @@ class CommandLine:
         self.points = points
         self._call = self._parse_call()
         self._own = ""
+        self._parsing = ""
+        """The call that parses, as it is written now."""
         self._told: list[ProgramModule] = []
         self._guarded: cst.BaseStatement | None = None
 
@@ -114,19 +116,17 @@ class CommandLine:
         statement = self.source.statement(self._call)
         small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
         units = target_units(small.targets[0].target) if isinstance(small, cst.Assign) else []
-        if not units:
-            self.points.add(
-                self._call,
-                "command-line",
-                "the parsed command line is not kept in a variable",
-                instead="write `args = parser.parse_args()`",
-            )
-            return
         what = "the branch that compiles is in another function, and must know the command"
-        text = f"{self._own} = {units[0]}"
+        text = f"{self._own} = {units[0]}" if units else ""
         if isinstance(self.source.frame(self._call), cst.FunctionDef):
             self.edits.insert_before(statement, f"global {self._own}", "command-line", what)
-        self.edits.insert_after(statement, text, "command-line", what)
+        if units:
+            self.edits.insert_after(statement, text, "command-line", what)
+            return
+        # `main(parser.parse_args())`: what is parsed gets a name before.
+        own = self._own
+        self.edits.insert_before(statement, f"{own} = {self._parsing}", "command-line", what)
+        self.edits.rewrite(self._call, lambda _: cst.Name(own), "command-line", what)
 
     def plan(self) -> None:
         """Plan all edits of the command line."""
@@ -150,7 +150,8 @@ class CommandLine:
         for node in self.source.nodes:
             if isinstance(node, cst.Import | cst.ImportFrom):
                 text = self.source.code(node).split()[1].partition(".")[0].rstrip(",")
-                if text in _OTHER_PARSERS:
+                # Those of the first line were refused with their reason, or are argparse's by now.
+                if text in _OTHER_PARSERS and text not in {"click", "fire", "typer"}:
                     self.points.add(
                         node,
                         "command-line-library",
@@ -296,11 +297,12 @@ class CommandLine:
         stated = f"common_parser_fn={function}" if function else ""
         known = attribute_name(self._call.func) == "parse_known_args"
 
-        def parse(node: cst.BaseExpression) -> cst.BaseExpression:
-            assert isinstance(node, cst.Call)
-            given = [self.source.module.code_for_node(one.value) for one in node.args]
-            code = f"parse_app_args({', '.join([*given, *([stated] if stated else [])])})"
-            return cst.parse_expression(f"({code}, [])" if known else code)
+        given = [self.source.code(one.value) for one in self._call.args]
+        code = f"parse_app_args({', '.join([*given, *([stated] if stated else [])])})"
+        self._parsing = f"({code}, [])" if known else code
+
+        def parse(_: cst.BaseExpression) -> cst.BaseExpression:
+            return cst.parse_expression(self._parsing)
 
         self.edits.rewrite(
             self._call,

@@ -173,6 +173,8 @@ class DeviceEdits:
             is_method = isinstance(value.func, cst.Attribute) and not self.source.imported(
                 value.func
             )
+            if not is_method and not value.args:
+                break  # `Accelerator()`
             value = (
                 value.func.value
                 if is_method and isinstance(value.func, cst.Attribute)

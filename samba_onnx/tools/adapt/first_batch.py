@@ -11,6 +11,7 @@ from samba_onnx.tools.adapt.bindings import parameters
 from samba_onnx.tools.adapt.graph_code import plain_name, statements_text, substituted
 from samba_onnx.tools.adapt.name_units import (
     attribute_name,
+    needs_before,
     reads,
     root_unit,
     target_units,
@@ -43,11 +44,21 @@ class FirstBatch:
 class FirstBatches:
     """Collects the statements that make a batch."""
 
-    def __init__(self, port: ProgramPort, training: TrainedStep) -> None:
+    def __init__(
+        self, port: ProgramPort, training: TrainedStep, moved: tuple[cst.BaseStatement, ...]
+    ) -> None:
+        """Take what is known of a program.
+
+        Args:
+            port: The program.
+            training: Its step.
+            moved: The statements that the RDU computes, which give no input of their own step.
+        """
         self.port = port
         self.source = port.source
         self.bindings = port.bindings
         self.training = training
+        self._moved = moved
         self._home = self.source.file(training.entry)
 
     def batch(self, inputs: tuple[Input, ...]) -> FirstBatch:
@@ -64,7 +75,14 @@ class FirstBatches:
         needed = {unit: None for unit in parts if self._is_variable(frame, unit)}
         for place in range(self.training.home + 1):
             needed = self._level(place, needed, batch)
-        batch.needed = {plain_name(unit): unit for unit in needed if not self._is_known(unit)}
+        # What the lines write is a name of their function: it is handed in where they read it before.
+        lines = cst.parse_module("\n".join(batch.lines))
+        own = [unit for unit in writes(lines) if needs_before(lines.body, unit)]
+        batch.needed = {
+            plain_name(unit): unit
+            for unit in needed
+            if not self._is_known(unit) or plain_name(unit) in own
+        }
         return batch
 
     def _borrow(self, frame: Frame, units: Iterable[str]) -> None:
@@ -123,7 +141,7 @@ class FirstBatches:
                 one, cst.FunctionDef | cst.ClassDef
             ):
                 continue
-            if one in self.port.edits.instead:
+            if one in self.port.edits.instead or one in self._moved:
                 continue  # as `x = x.to(device)`, of which nothing is left
             changed = writes(one)
             if any(unit in needed for unit in changed):

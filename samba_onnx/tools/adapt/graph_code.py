@@ -117,6 +117,7 @@ def module_text(
     inputs: Iterable[str],
     body: str,
     result: str,
+    about: str,
 ) -> str:
     """Return the class of the module that computes model and loss.
 
@@ -127,13 +128,14 @@ def module_text(
         inputs: Arguments of ``forward``.
         body: The statements of ``forward``.
         result: What ``forward`` returns.
+        about: What its docstring says.
     """
     # A plain class: base, constructor and forward are what the vendor's tutorials show.
     given = list(dict.fromkeys(members))
     sets = "".join(f"        self.{one} = {one}\n" for one in given)
     return (
         f"class {name}({base}):\n"
-        '    """The model with its loss: what the RDU computes in a step."""\n\n'
+        f'    """{about}"""\n\n'
         f"    def __init__({', '.join(['self', *given])}):\n"
         "        super().__init__()\n"
         f"{sets}\n"
@@ -148,6 +150,7 @@ def naming_text(
     inputs: Iterable[str],
     numbers: Mapping[str, str],
     mappings: Iterable[str],
+    sequences: Iterable[str] = (),
 ) -> str:
     """Return the function that gives the tensors of a batch their names.
 
@@ -156,13 +159,19 @@ def naming_text(
         inputs: The tensors.
         numbers: Expressions of tensors for the inputs that are numbers of Python.
         mappings: The inputs that are dictionaries of tensors.
+        sequences: The inputs that are tuples of tensors.
     """
-    given, several = list(inputs), list(mappings)
+    given, several, tuples = list(inputs), list(mappings), list(sequences)
     # Where a dictionary goes into the model by name, all inputs do.
     lines = [
         f'{_key(one, several)}samba.from_torch_tensor({numbers.get(one, one)}, name="{one}"),'
         for one in given
-        if one not in several
+        if one not in (*several, *tuples)
+    ]
+    lines += [
+        f'tuple(samba.from_torch_tensor({numbers.get(one, "part")}, name=f"{one}_{{place}}") '
+        f"for place, part in enumerate({one})),"
+        for one in tuples
     ]
     lines += [
         f"**{{name: samba.from_torch_tensor(value, name=name) for name, value in {one}.items()}},"
@@ -174,6 +183,21 @@ def naming_text(
         f"def {name}({', '.join(given)}):\n"
         '    """Give the tensors of a batch the names that the RDU knows them by."""\n'
         f"    return {opening}\n{body}    {closing}\n"
+    )
+
+
+def filling_text(name: str, torch: str) -> str:
+    """Return the function that fills a smaller last batch.
+
+    Args:
+        name: Its name.
+        torch: The name by which the program knows torch.
+    """
+    return (
+        f"def {name}(rows, tensor):\n"
+        '    """Repeat the last row of a smaller last batch: the RDU takes batches of the compiled size."""\n'
+        "    missing = tensor[-1:].expand(rows - len(tensor), *tensor.shape[1:])\n"
+        f"    return {torch}.cat([tensor, missing])\n"
     )
 
 
@@ -250,7 +274,9 @@ def compile_text(
         utils: The name of SambaFlow's utilities.
     """
     # loss_indices says it outright: outputs beside the loss are not trained.
-    indices = "" if optimizer == "None" else "    loss_indices=[0],\n"
+    infers = optimizer == "None"
+    indices = "" if infers else "    loss_indices=[0],\n"
+    mode = "    inference=True,\n" if infers else indices
     return (
         f'if {arguments}.command == "compile":\n'
         f"    samba.session.compile(\n"
@@ -261,7 +287,7 @@ def compile_text(
         f"        app_dir={utils}.get_file_dir(__file__),\n"
         f"        config_dict=vars({arguments}),\n"
         f"        pef_metadata=get_pefmeta({arguments}, {module}),\n"
-        f"{textwrap.indent(indices, '    ')}"
+        f"{textwrap.indent(mode, '    ')}"
         f"    )\n"
         f"    {leave}\n"
         f"{utils}.trace_graph(\n"

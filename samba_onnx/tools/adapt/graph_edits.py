@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from samba_onnx.safety.files import printable
+from samba_onnx.tools.adapt.batch_edits import BatchEdits
 from samba_onnx.tools.adapt.bindings import Thing
 from samba_onnx.tools.adapt.first_batch import FirstBatch, FirstBatches
 from samba_onnx.tools.adapt.graph_code import (
     compile_text,
+    filling_text,
     first_batch_text,
     member,
     module_text,
@@ -23,7 +25,7 @@ from samba_onnx.tools.adapt.name_units import reads, unit_of, writes
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.roles import Role
 from samba_onnx.tools.adapt.run_edits import RunEdits
-from samba_onnx.tools.adapt.slice_values import Input
+from samba_onnx.tools.adapt.slice_values import Input, in_order
 from samba_onnx.tools.adapt.slicing import Slice
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
@@ -52,15 +54,23 @@ class GraphEdits:
         self.step = port.source.file(training.backward.statement)
         """The file with the step itself, whose names the new module reads."""
         self.accumulates = self._accumulates()
+        batches = BatchEdits(port, training)
+        self.filling = (
+            port.names.fresh("whole_batch") if training.infers and batches.may_end() else ""
+        )
+        """The function that fills a smaller last batch of a program that infers."""
 
     def _names(self) -> GraphNames:
         # The model's own class gives the name: LeNet becomes LeNetWithLoss.
         fresh = self.port.names.fresh
         unit = plain_name(self.cut.models[0] if self.cut.models else "model")
         kind = self._class_name() or "".join(part.capitalize() for part in unit.split("_"))
+        ending = (
+            ("ForInference", "for_inference") if self.training.infers else ("WithLoss", "with_loss")
+        )
         return GraphNames(
-            fresh(f"{kind}WithLoss"),
-            fresh(f"{unit.lower()}_with_loss"),
+            fresh(f"{kind}{ending[0]}"),
+            fresh(f"{unit.lower()}_{ending[1]}"),
             fresh("traced_inputs"),
             fresh("named_inputs"),
             fresh("first_inputs"),
@@ -89,7 +99,7 @@ class GraphEdits:
     def plan(self) -> None:
         """Plan all edits."""
         # The text of the module first: it is made of statements that the run then replaces.
-        batch = FirstBatches(self.port, self.training).batch(self.cut.inputs)
+        batch = FirstBatches(self.port, self.training, self.cut.moved).batch(self.cut.inputs)
         self._set_up(batch)
         RunEdits(
             port=self.port,
@@ -97,6 +107,7 @@ class GraphEdits:
             cut=self.cut,
             naming=self.names.naming,
             accumulates=self.accumulates,
+            filling=self.filling,
         ).plan()
 
     # The module with the loss, and what is around it.
@@ -116,7 +127,9 @@ class GraphEdits:
                 module=names.module,
                 inputs=names.inputs,
                 optimizer=optimizers,
-                name=plain_name(names.kind.removesuffix("WithLoss")).lower(),
+                name=plain_name(
+                    names.kind.removesuffix("WithLoss").removesuffix("ForInference")
+                ).lower(),
                 arguments=port.arguments(home.frame),
                 leave=f"{port.names.module('sys', self.home)}.exit()",
                 utils=port.names.utils(self.home),
@@ -132,27 +145,46 @@ class GraphEdits:
             text += '\nsamba.session.run(section_types=["ZEROGRAD"])'
         self._new_functions(batch, entry)
         what = "model, loss and optimizer are compiled into a PEF, or traced with one"
+        if self.training.infers:
+            text = f"samba.from_torch_model_({model})\n{text}"
+            what = "the model is compiled into a PEF for inference, or traced with one"
         # Behind functions, two blank lines, as formatters have it.
         text = f"\n\n{text}" if port.source.top(entry) is entry else text
         port.edits.insert_before(entry, text, "compile-and-trace", what)
 
     def _new_functions(self, batch: FirstBatch, entry: cst.BaseStatement) -> None:
         # Before the statement that uses them, for programs without functions are executed from top to bottom.
-        inputs = [one.name for one in self.cut.inputs]
+        inputs = [one.name for one in in_order(self.cut.inputs)]
+        sequences = [one.name for one in self.cut.inputs if one.is_sequence]
         numbers = {
             # float32, in which torch multiplies tensors by Python's numbers as well.
             one.name: f"{self.port.names.module('torch', self.step)}.tensor(float({one.name}))"
             for one in self.cut.inputs
             if one.is_number
         }
+        # States that are made of a converted weight are tensors of SambaFlow already, without a name.
+        if any("new_zeros" in one.text for one in self.port.source.files):
+            carried = [
+                one for one in self.cut.inputs if unit_of(one.node) in writes(*self.cut.moved)
+            ]
+            numbers |= {
+                one.name: f"samba.to_torch({'part' if one.is_sequence else one.name})"
+                for one in carried
+            }
         mappings = [one.name for one in self.cut.inputs if one.is_mapping]
         names = self.names
-        module = [self._module_text(), naming_text(names.naming, inputs, numbers, mappings)]
+        module = [
+            self._module_text(),
+            naming_text(names.naming, inputs, numbers, mappings, sequences),
+        ]
+        if self.filling:
+            torch = self.port.names.module("torch", self.step)
+            module.append(filling_text(self.filling, torch))
         first = first_batch_text(
             name=names.drawing,
             arguments=batch.needed,
             body="\n".join(batch.lines),
-            named=f"{names.naming}({', '.join(map(self._plain, self.cut.inputs))})",
+            named=f"{names.naming}({', '.join(map(self._plain, in_order(self.cut.inputs)))})",
             generators=self.port.generators(self.home),
             own=self._own_generators(batch),
             torch=self.port.names.module("torch", self.home),
@@ -208,7 +240,8 @@ class GraphEdits:
     def _plain(self, one: Input) -> str:
         """Return an input as an expression in which attributes of ``self`` are plain names."""
         codes = {unit: plain_name(unit) for unit in reads(one.node) if "." in unit}
-        return self.port.source.module.code_for_node(substituted(one.node, codes)).strip()
+        node = self.port.changed(one.node)
+        return self.port.source.module.code_for_node(substituted(node, codes)).strip()
 
     def _module_text(self) -> str:
         cut = self.cut
@@ -217,6 +250,8 @@ class GraphEdits:
         several = self._several()
         codes |= {self.port.source.code(one.node): one.name for one in cut.inputs}
         codes |= {unit: plain_name(unit) for unit in own if unit not in codes}
+        if self.training.infers:
+            return self._called_text(codes)
         moved = [one for statement in cut.moved for one in self.port.rewritten(statement)]
         lines = [substituted(one, codes, several) for one in moved]
         body = statements_text(lines)
@@ -228,7 +263,8 @@ class GraphEdits:
                 substituted(expression, codes, several)
             ).strip()
             body = f"{body}\n{loss} = {text}".strip("\n")
-        results = ", ".join([plain_name(cut.loss), *(one.code for one in cut.outputs)])
+        codes_of = (f"*{one.code}" if one.is_sequence else one.code for one in cut.outputs)
+        results = ", ".join([plain_name(cut.loss), *codes_of])
         return module_text(
             name=self.names.kind,
             base=self.port.names.base(self.step),
@@ -236,12 +272,28 @@ class GraphEdits:
                 *(member(unit) for unit in (*cut.models, *cut.constants)),
                 *(member(one.unit) for one in self._unread_models()),
             ],
-            inputs=sorted(
-                (f"**{one.name}" if one.is_mapping else one.name for one in cut.inputs),
-                key=lambda name: name.startswith("**"),
-            ),
+            inputs=[one.argument for one in in_order(cut.inputs)],
             body=body,
             result=results,
+            about="The model with its loss: what the RDU computes in a step.",
+        )
+
+    def _called_text(self, codes: dict[str, str]) -> str:
+        """Return the module of a program that only infers: the call, with names for what it is given."""
+        statement, call = self.training.backward.statement, self.training.backward.call
+        assert call is not None
+        names = {id(one.node): cst.Name(one.name) for one in self.cut.inputs}
+        args = [one.with_changes(value=names.get(id(one.value), one.value)) for one in call.args]
+        called = statement.with_deep_changes(call, args=args)
+        inner = {unit: code for unit, code in codes.items() if unit in self.cut.models}
+        return module_text(
+            name=self.names.kind,
+            base=self.port.names.base(self.step),
+            members=[member(unit) for unit in self.cut.models],
+            inputs=[one.argument for one in in_order(self.cut.inputs)],
+            body=statements_text([substituted(called.with_changes(leading_lines=[]), inner)]),
+            result=", ".join(one.code for one in self.cut.outputs) or "None",
+            about="What of the model's results the program looks at: what the RDU computes in a run.",
         )
 
     def _several(self) -> dict[str, list[str]]:
@@ -290,6 +342,8 @@ class GraphEdits:
 
     def _optimizers_at_home(self) -> str:
         units = [self._thing_at_home(one.thing) for one in self.training.optimizers]
+        if not units:
+            return "None"
         return units[0] if len(units) == 1 else f"[{', '.join(units)}]"
 
     def _model_at_home(self) -> str:

@@ -114,7 +114,7 @@ class HostEdits:
                 return
             # While a graph is traced, the model has no outputs yet, and nothing is copied.
             moments = Moments(before=True, after=True)
-        if self._writes(node, statement):
+        if self._writes(node, statement) or self.training.infers:
             return
         self._copy(node, statement, moments)
 

@@ -19,6 +19,14 @@ from samba_onnx.tools.adapt.source_file import ProgramModule
 from samba_onnx.tools.adapt.trained_step import Optimizer, Search, TrainedStep
 
 
+def is_scheduler(name: str) -> bool:
+    """Whether an imported function or class changes the rate of an optimizer, by its name."""
+    last = name.rpartition(".")[2].lower()
+    return name.startswith("torch.optim.lr_scheduler.") or any(
+        word in last for word in ("schedul", "warmup", "lr")
+    )
+
+
 class ProgramPort:
     """A program on its way to SambaFlow."""
 
@@ -50,6 +58,12 @@ class ProgramPort:
         if isinstance(changed, cst.FlattenSentinel):
             return list(changed)
         return [changed] if isinstance(changed, cst.BaseStatement) else []
+
+    def changed(self, node: cst.BaseExpression) -> cst.BaseExpression:
+        """Return an expression with the changes that were planned inside of it."""
+        changed = node.visit(_Writer(self.edits, self.source.file(node)))
+        assert isinstance(changed, cst.BaseExpression)
+        return changed
 
     def generators(self, file: ProgramModule) -> list[str]:
         """Return the generators besides torch's that the program draws from, as a file of it names them.
@@ -96,14 +110,8 @@ class ProgramPort:
         """Whether the program changes a learning rate while it trains."""
         # Schedulers, and the loop over param_groups that people write instead.
         for node in self.source.nodes:
-            if isinstance(node, cst.Call):
-                name = self.source.imported(node.func)
-                if (
-                    name.startswith("torch.optim.lr_scheduler.")
-                    or "get_scheduler" in name
-                    or (name.endswith("_with_warmup"))
-                ):
-                    return True
+            if isinstance(node, cst.Call) and is_scheduler(self.source.imported(node.func)):
+                return True
             target = node.target if isinstance(node, cst.AssignTarget) else None
             key = self.source.code(target.slice[0]) if isinstance(target, cst.Subscript) else ""
             if key.strip("'\"") == "lr":

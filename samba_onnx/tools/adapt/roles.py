@@ -22,6 +22,7 @@ class Role(enum.Enum):
     CLIP = "clip_grad_norm_"
     STEP = "step"
     SCALER = "the scaler's work"
+    FORWARD = "the model's call"
 
 
 @dataclass(frozen=True)

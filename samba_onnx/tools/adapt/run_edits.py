@@ -11,6 +11,7 @@ from samba_onnx.tools.adapt.graph_code import plain_name, statements_text
 from samba_onnx.tools.adapt.name_units import argument, reads, root_unit, unit_of, walk
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.roles import Role, StepPart
+from samba_onnx.tools.adapt.slice_values import Input, in_order
 from samba_onnx.tools.adapt.slicing import Slice
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
@@ -26,6 +27,8 @@ class RunEdits:
     """The function that names the tensors of a batch."""
     accumulates: bool
     """Whether some backward passes are followed by no step."""
+    filling: str = ""
+    """The function that fills a smaller last batch; empty where there is none."""
 
     def plan(self) -> None:
         """Plan all edits."""
@@ -47,25 +50,34 @@ class RunEdits:
         if self.cut.condition is not None:
             code = self._conditional_text(code)
         what = "the RDU computes forward pass, loss, gradients and step in one run"
+        if self.training.infers:
+            what = "the RDU computes the model in one run"
         if place not in self.cut.moved:
-            self.port.edits.replace(place, [code], "run", what)
+            self.port.edits.replace(place, [code], self._pattern, what)
         for one in self.cut.moved:
             if one is place:
-                self.port.edits.replace(one, [code], "run", what)
+                self.port.edits.replace(one, [code], self._pattern, what)
             else:
                 self.port.edits.remove(
                     one, "loss-in-module", "it is computed in the module with the loss"
                 )
 
+    @property
+    def _pattern(self) -> str:
+        return "inference" if self.training.infers else "run"
+
     def _run_text(self) -> str:
         # Converted to torch at once: what follows is the program's own, and expects tensors of torch.
         cut = self.cut
-        inputs = ", ".join(self.port.source.code(one.node) for one in cut.inputs)
+        inputs = ", ".join(map(self._given, in_order(cut.inputs)))
         rates = self._rates()
         sections = '    section_types=["FWD", "BCKWD"],\n' if self.accumulates else ""
         shown = [cut.loss] if cut.loss_is_read else []
-        computed = [one.name for one in cut.outputs]
+        computed = [f"*{one.name}" if one.is_sequence else one.name for one in cut.outputs]
         targets = [*(shown or ["_"]), *computed]
+        if self.training.infers:
+            sections = '    section_types=["FWD"],\n'
+            targets = computed
         run = (
             f"samba.session.run(\n"
             f"    input_tensors={self.naming}({inputs}),\n"
@@ -75,10 +87,33 @@ class RunEdits:
         if not shown and not cut.outputs:
             return run
         wanted = [*shown, *computed]
-        converted = f"{', '.join(wanted)} = {', '.join(f'samba.to_torch({one})' for one in wanted)}"
-        if targets == [cut.loss]:
-            return f"({cut.loss},) = {run}\n{converted}"
+        cutting = f"[: {self._rows()}]" if self.filling else ""
+        states = [one.removeprefix("*") for one in wanted if one.startswith("*")]
+        wanted = [one for one in wanted if not one.startswith("*")]
+        converted = f"{', '.join(wanted)} = {', '.join(f'samba.to_torch({one}){cutting}' for one in wanted)}"
+        converted = converted if wanted else ""
+        for one in states:
+            converted += f"\n{one} = tuple(samba.to_torch(part) for part in {one})"
+        converted = converted.strip("\n")
+        if len(targets) == 1:
+            return f"({targets[0]},) = {run}\n{converted}"
         return f"{', '.join(targets)} = {run}\n{converted}"
+
+    def _given(self, one: Input) -> str:
+        """Return what the run is given for an input: as many rows as were compiled."""
+        code = self.port.source.module.code_for_node(self.port.changed(one.node)).strip()
+        if not self.filling:
+            return code
+        rows = f"{self._model_in_loop()}.output_tensors[0].shape[0]"
+        if one.is_mapping:
+            return f"{{key: {self.filling}({rows}, value) for key, value in {code}.items()}}"
+        return f"{self.filling}({rows}, {code})"
+
+    def _rows(self) -> str:
+        """Return how many rows of the results belong to the batch."""
+        first = self.cut.inputs[0]
+        code = self.port.source.module.code_for_node(self.port.changed(first.node)).strip()
+        return f"len(next(iter({code}.values())))" if first.is_mapping else f"len({code})"
 
     def _model_in_loop(self) -> str:
         first = self.training.models[0]

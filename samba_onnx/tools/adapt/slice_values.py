@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeGuard
@@ -51,6 +51,18 @@ class Input:
     """Whether it is a number of Python, and no tensor."""
     is_mapping: bool = False
     """Whether it is a dictionary of tensors, which the model takes by ``**``."""
+    is_sequence: bool = False
+    """Whether it is a tuple or list of tensors, as the state of an LSTM."""
+
+    @property
+    def argument(self) -> str:
+        """What ``forward`` calls it among its arguments."""
+        return f"**{self.name}" if self.is_mapping else self.name
+
+
+def in_order(inputs: Iterable[Input]) -> list[Input]:
+    """Return inputs in the order of arguments: what stands for any number of them comes last."""
+    return sorted(inputs, key=lambda one: (one.is_mapping, one.is_sequence))
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,8 @@ class Output:
     """The variable that gets it."""
     code: str
     """Where the module has it: a name, or ``outputs.logits``."""
+    is_sequence: bool = False
+    """Whether it is several tensors."""
 
 
 class SliceValues:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import Bindings
+from samba_onnx.tools.adapt.carried_states import carried_states, with_states_last
 from samba_onnx.tools.adapt.flow import Flow
 from samba_onnx.tools.adapt.graph_code import substituted
 from samba_onnx.tools.adapt.name_units import (
@@ -82,10 +83,9 @@ class Slicer:
         moved = self._moved(before, expression, tainted)
         free = self._free(moved, expression)
         models = tuple(unit for unit in free if self.is_model(unit))
-        inputs = self.values.inputs(moved, expression, models)
+        inputs = carried_states(self, self.values.inputs(moved, expression, models), moved)
         varying = {unit for one in inputs for unit in reads(one.node)}
         own = {unit_of(one.node) for one in inputs}
-        self._refuse_structures(moved, inputs)
         inside = self._read_inside(moved, expression, inputs)
         rest = [unit for unit in free if unit not in models and unit in inside and unit not in own]
         later = self._read_later(moved)
@@ -93,6 +93,7 @@ class Slicer:
         self._refuse_decisions(moved, varying)
         computed = [unit for unit in writes(*moved) if unit in later and unit != loss]
         outputs, renamed = self.values.outputs(computed, expression, loss, moved)
+        outputs = with_states_last(outputs, inputs)
         return Slice(
             moved=moved,
             models=models,
@@ -109,38 +110,6 @@ class Slicer:
     def _loss_name(self, free: list[str], moved: tuple[cst.BaseStatement, ...]) -> str:
         # Programs call their criterion loss, often.
         return "step_loss" if "loss" in {*free, *writes(*moved)} else "loss"
-
-    def _refuse_structures(
-        self, moved: tuple[cst.BaseStatement, ...], inputs: tuple[Input, ...]
-    ) -> None:
-        """Refuse states of several tensors that one step hands to the next."""
-        for one in inputs:
-            unit = unit_of(one.node)
-            thing = self.bindings.thing(self.training.frame, unit) if unit else None
-            made = self.bindings.assignments(thing) if thing is not None else []
-            values = [
-                value
-                for other in made
-                if other.index is None
-                for value in (other.value, *self._returned(other.value))
-            ]
-            if unit in writes(*moved) and any(
-                isinstance(value, cst.Tuple | cst.List) or self.source.code(value) == "None"
-                for value in values
-            ):
-                self.points.add(
-                    moved[0],
-                    "carried-state",
-                    f"`{unit}` goes from one step to the next, and is no single tensor in the first",
-                    instead="keep it in an attribute of the model, one tensor each, made before the "
-                    "training begins: forward reads it and writes it, detached",
-                )
-
-    def _returned(self, value: cst.BaseExpression) -> list[cst.BaseExpression]:
-        """Return what a function of the program returns, as `init_hidden()` does."""
-        function = self.bindings.callee(value) if isinstance(value, cst.Call) else None
-        nodes = walk(function.body) if function is not None else ()
-        return [one.value for one in nodes if isinstance(one, cst.Return) and one.value is not None]
 
     def _free(self, moved: tuple[cst.BaseStatement, ...], loss: cst.BaseExpression) -> list[str]:
         """Return the units that moved statements read and do not compute."""

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import Bindings, Thing
-from samba_onnx.tools.adapt.name_units import argument, root_unit, target_units, unit_of, walk
+from samba_onnx.tools.adapt.name_units import (
+    argument,
+    reads,
+    root_unit,
+    target_units,
+    unit_of,
+    walk,
+)
 from samba_onnx.tools.adapt.roles import Role, StepPart, StepRoles
 from samba_onnx.tools.adapt.source import Frame, ProgramFile
 
@@ -59,6 +66,8 @@ class TrainedStep:
     entry: cst.BaseStatement
     """The statement of that level with which training begins."""
     models: tuple[Thing, ...] = field(default=())
+    infers: bool = False
+    """Whether it is the call of a model alone, which nothing differentiates."""
 
     @property
     def frame(self) -> Frame:
@@ -184,7 +193,21 @@ class Search:
             if isinstance(node, cst.Name):
                 for one in self.bindings.assignments(self.bindings.thing(frame, node.value)):
                     owners += self._owners(frame, one.value, depth + 1)
+                for given in self._appended(frame, node.value):
+                    owners += self._owners(frame, given, depth + 1)
         return owners
+
+    def _appended(self, frame: Frame, name: str) -> list[cst.BaseExpression]:
+        """Return what is appended to a list, as ``(decay if p.ndim > 1 else rest).append(p)``."""
+        return [
+            call.args[0].value
+            for call in self.source.calls
+            if isinstance(call.func, cst.Attribute)
+            and call.func.attr.value in {"append", "extend"}
+            and call.args
+            and self.source.frame(call) is frame
+            and name in reads(call.func.value)
+        ]
 
     def backwards(self) -> tuple[StepPart, ...]:
         """Return all backward passes of the program, but those in functions that nobody names."""
@@ -221,7 +244,7 @@ class Search:
         Args:
             backward: The part of the step that differentiates.
         """
-        levels = self._levels(backward)
+        levels = self.levels(backward)
         frames = [level.frame for level in levels]
         parts = tuple(
             part
@@ -254,7 +277,12 @@ class Search:
         found = tuple(one for one in self.optimizers if one.thing in units)
         return found or (self.optimizers if len(self.optimizers) == 1 else ())
 
-    def _levels(self, backward: StepPart) -> tuple[CallLevel, ...]:
+    def levels(self, backward: StepPart) -> tuple[CallLevel, ...]:
+        """Return the functions on the way from a statement to the module.
+
+        Args:
+            backward: The statement, as a part of a step.
+        """
         # The first call stands for all: a loop that is entered from two places is compiled once.
         levels = [CallLevel(self.source.frame(backward.statement), backward.statement)]
         while len(levels) < 12:

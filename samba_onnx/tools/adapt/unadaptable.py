@@ -6,8 +6,8 @@ from typing import Final
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.name_units import attribute_name
-from samba_onnx.tools.adapt.port import ProgramPort
+from samba_onnx.tools.adapt.name_units import attribute_name, root_unit, unit_of
+from samba_onnx.tools.adapt.port import ProgramPort, is_scheduler
 from samba_onnx.tools.adapt.roles import Role
 from samba_onnx.tools.adapt.trained_step import TrainedStep
 
@@ -19,6 +19,8 @@ _FRAMEWORKS: Final = {
     "fastai": "fastai",
 }
 """Libraries that have the training loop, by their packages."""
+_KNOWN: Final = ("torch.", "accelerate.", "transformers.", "torchvision.", "copy.")
+"""Libraries whose use of an optimizer is known: it is stepped by what the program says."""
 _TRAINERS: Final = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer"})
 
 
@@ -103,6 +105,13 @@ def _refuse_details(port: ProgramPort, training: TrainedStep) -> None:
             "the graph is differentiated once more, by something else",
             instead="add the losses up, and differentiate their sum",
         )
+    for call in foreign_uses(port, training):
+        port.points.add(
+            call,
+            "foreign-optimizer",
+            "a library is given the optimizer, and may step otherwise; the RDU steps by the optimizer itself",
+            instead="leave the library out, or write what it does into the loop",
+        )
     zeroing = [one for one in training.parts if one.role is Role.ZERO]
     if not zeroing:
         port.points.add(
@@ -121,6 +130,38 @@ def _refuse_details(port: ProgramPort, training: TrainedStep) -> None:
             instead="make the optimizer where the module is made",
         )
     _refuse_lasting_evaluation(port, training)
+
+
+def foreign_uses(port: ProgramPort, training: TrainedStep) -> list[cst.Call]:
+    """Return the calls of libraries that are given the optimizer, but those that set its rate.
+
+    Args:
+        port: The program.
+        training: Its step.
+    """
+    things = {one.thing for one in training.optimizers}
+    found = []
+    for call in port.source.calls:
+        frame = port.source.frame(call)
+        given = [unit_of(one.value) for one in call.args]
+        if not any(unit and port.bindings.resolve(frame, unit) in things for unit in given):
+            continue
+        library = _library(port, call)
+        if library and not library.startswith(_KNOWN) and not is_scheduler(library):
+            found.append(call)
+    return found
+
+
+def _library(port: ProgramPort, call: cst.Call) -> str:
+    """Return the imported name that a call leads to: its own, or that of what made the object."""
+    name = port.source.imported(call.func)
+    if name or not isinstance(call.func, cst.Attribute):
+        return name
+    unit = root_unit(call.func)
+    made = (
+        port.bindings.maker(port.bindings.resolve(port.source.frame(call), unit)) if unit else None
+    )
+    return port.source.imported(made.func) if made is not None else ""
 
 
 def _refuse_lasting_evaluation(port: ProgramPort, training: TrainedStep) -> None:

@@ -8,15 +8,13 @@ from typing import Final
 CORPUS: Final = Path(__file__).parent / "corpus"
 
 REFUSED: Final = {
-    "accelerate_sums.py": "framework",
     "arguments_by_place.py": "arguments-by-place",
-    "carried_state.py": "carried-state",
-    "click_cli.py": "command-line-library",
+    "click_group.py": "command-line-library",
     "gan.py": "several-steps",
-    "inference_only.py": "no-training",
     "lbfgs_closure.py": "optimizer",
     "lightning_module.py": "framework",
     "rmsprop.py": "optimizer",
+    "state_of_none.py": "carried-state",
 }
 """The pattern for which a program is refused."""
 ALREADY: Final = frozenset({"sambaflow_already.py"})

@@ -64,8 +64,13 @@ def test_the_page_is_that_of_the_corpus() -> None:
 
 def _checks(samba_port: SambaPort, folder: Path, name: str) -> None:
     # Some programs save a checkpoint where they are run.
-    if name.startswith("accelerate"):
-        pytest.importorskip("accelerate")
+    for begin, library in (
+        ("accelerate", "accelerate"),
+        ("fire", "fire"),
+        ("lightning", "pytorch_lightning"),
+    ):
+        if name.startswith(begin):
+            pytest.importorskip(library)
     if name in FOLDERS:
         program = (
             shutil.copytree(CORPUS / name.partition("/")[0], folder / "program") / Path(name).name
