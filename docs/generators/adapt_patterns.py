@@ -98,7 +98,7 @@ the same. What SambaFlow alone has is refused with its line.
 
 - One training step: model, optimizer and loop may be in functions, classes, methods and files of the program. A program of several steps, as a GAN,
   would need several graphs that train in one PEF, and `compile_multigraph` takes graphs that only infer: each is a program of its own.
-- Shapes are those of the first batch; smaller last batches of loaders are left out, those of slices by hand are not.
+- Shapes are those of the first batch; smaller last batches of loaders, and of slices made by hand, are left out, and the report says so.
 - Evaluation of what trains runs on the host, on copies of the weights. Of a program that only infers, the one call of its model runs on the RDU; a
   smaller last batch is filled, and cut again.
 - A state of several tensors that one step hands to the next, as an LSTM's, has to be a tuple from the first step on.
