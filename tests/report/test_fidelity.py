@@ -98,13 +98,15 @@ NEITHER: Final = {
     "GPT-2 in inference": like(GPT2, training=False),
     "GPT-2 with a fifth of the operators": like(GPT2, operators=tuple(sorted(ROW.operators))[::5]),
     "GPT-2 of a million parameters": like(GPT2, flops=10**9, bytes=10**8),
-    "decoding on 16 RDUs": like(TOKEN, rdus=16),
-    "decoding of 16 sequences": like(TOKEN, flops=16 * published_program(TOKEN).flops),
+    "decoding on 32 RDUs": like(TOKEN, rdus=32),
+    "decoding of 1000 sequences": like(TOKEN, flops=1000 * published_program(TOKEN).flops),
 }  # fmt: skip
 COVERED: Final = {
     "GPT-2 of a depth between": like(GPT2, flops=2 * ROW.flops, bytes=2 * ROW.bytes),
     "GPT-2 without its error function": like(GPT2, operators=tuple(ROW.operators - {"Erf"})),
     "decoding as published": like(TOKEN),
+    "decoding on 16 RDUs": like("sn40l/llama/token/llama-3-8b/16sockets"),
+    "decoding of 16 sequences": like("sn40l/llama/token/llama-3-8b/batch16"),
     "a product of a size between": like("sn10/gemm/1024"),
     "a ReLU": like("sn10/relu/1000000"),
     "a sigmoid": like("sn10/sigmoid/1000000"),
