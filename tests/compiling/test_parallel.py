@@ -101,7 +101,7 @@ def test_report_of_a_decoder() -> None:
     kinds = {one.kind: one for one in cut.exchanges}
     columns = heads * width
     assert kinds["all_reduce"].calls == 4
-    assert kinds["all_reduce"].bytes == 4 * 2 * 3 * (2 * LENGTH * columns // 4) * 4
+    assert kinds["all_reduce"].bytes == 4 * 3 * 2 * LENGTH * columns * 4  # sent directly
     assert kinds["all_gather"].bytes == 2 * LENGTH * columns * 3 // 4 * 4
     assert json.loads(report.to_json())["parallel"]["rdus"] == rdus
     assert "4 RDUs of sn40l" in report.headline
