@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -42,16 +43,36 @@ def test_terms_take_as_long_as_the_plan_says(name: str, rdus: int, profile: str)
     assert terms.flops + exchanged == sum(s.flops for s in plan.manifest.sections)
 
 
-def test_terms_of_a_prompt_stream_as_the_plan_says() -> None:
+RING = """
+extends = "sn40l"
+name = "ring"
+[hardware.rdu_link_latency_seconds]
+value = 1e-12
+evidence = "assumed"
+note = "so little that every sum goes round a ring"
+"""
+
+
+@pytest.mark.parametrize(("rdus", "is_ring"), [(2, False), (4, True)])
+def test_terms_of_a_prompt_stream_as_the_plan_says(
+    rdus: int, is_ring: bool, tmp_path: Path
+) -> None:
     row = narrow("sn30/llama-2-7b/prompt")
     sizes = MappingProxyType({**row.sizes, "tokens": 64, "hidden_size": 64})
-    plan = planned(replace(row, rdus=2, profile="sn40l", level="o3", sizes=sizes))
+    profile = "sn40l"
+    if is_ring:
+        profile = str(tmp_path / "ring.toml")
+        Path(profile).write_text(RING)
+    plan = planned(replace(row, rdus=rdus, profile=profile, level="o3", sizes=sizes))
+    steps = {s.id: s.collective.steps for s in plan.manifest.sections if s.collective is not None}
+    assert (max(steps.values()) > 1) is is_ring
+    stages = {call.id: call.stage for call in plan.manifest.graphs[0].calls}
     assert any(section.streaming for section in plan.manifest.sections)
     terms = program_terms(plan)
-    for target in (plan.manifest.target, slow_links(plan.manifest.target)):
+    for target in (plan.manifest.target, slow_links(plan.manifest.target, 1e-3)):
         manifest = replace(plan.manifest, target=target)
         sent = [
-            replace(c, seconds=target.exchange_seconds(c.bytes))
+            replace(c, seconds=target.exchange_seconds(c.bytes, steps[stages[c.call or 0]]))
             if c.cause is Cause.COLLECTIVE
             else c
             for c in manifest.graphs[0].run_transfers
@@ -60,8 +81,9 @@ def test_terms_of_a_prompt_stream_as_the_plan_says() -> None:
         assert terms.seconds(target) == pytest.approx(whole.on_rdu, 1e-9)
 
 
-def slow_links(target: TargetSummary) -> TargetSummary:
-    return replace(target, rdu_link_bytes_per_second=target.rdu_link_bytes_per_second / 50)
+def slow_links(target: TargetSummary, latency: float) -> TargetSummary:
+    rate = target.rdu_link_bytes_per_second / 50
+    return replace(target, rdu_link_bytes_per_second=rate, rdu_link_latency_seconds=latency)
 
 
 def test_the_fit_finds_the_constants_that_times_were_made_with() -> None:

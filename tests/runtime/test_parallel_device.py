@@ -19,6 +19,7 @@ from samba_onnx.compiling.compiler import convert
 from samba_onnx.errors import DeviceError, InputError, UsageError
 from samba_onnx.pef import Pef
 from samba_onnx.pef.manifest import Cause, Direction
+from samba_onnx.pef.sharding import CollectiveKind
 from samba_onnx.runtime.accounting import check_plan
 from samba_onnx.runtime.device import Device
 from samba_onnx.runtime.parallel_device import ParallelDevice, open_device
@@ -56,6 +57,26 @@ def test_numbers_and_copies(proto: onnx.ModelProto, rdus: int, mode: str, tmp_pa
         sent = [t for t in device.ledger.run() if t.cause is Cause.COLLECTIVE]
         assert {t.direction for t in sent} <= {Direction.RDU_TO_RDU}
         assert bool(sent) is (mode == "weight")
+
+
+def test_a_sum_that_goes_round_a_ring_is_in_the_ledger_as_planned(tmp_path: Path) -> None:
+    # Latencies of no weight: a ring sends less.
+    (tmp_path / "ring.toml").write_text(
+        'extends = "sn40l"\nname = "ring"\n[hardware.rdu_link_latency_seconds]\n'
+        'value = 1e-12\nevidence = "assumed"\nnote = "of a test"\n'
+    )
+    given = {"x": words(proto := llama(2, 8, 4))}
+    (expected,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, given)
+    target = str(tmp_path / "ring.toml")
+    pef = convert(proto, tmp_path / "m.pef", n_chips=4, target=target, sample=False, trial=False)
+    with pef, open_device(pef, threads=1) as device:
+        assert isinstance(device, ParallelDevice)
+        sums = [s.collective for s in pef.manifest.sections if s.collective]
+        assert {one.steps for one in sums if one.kind is CollectiveKind.ALL_REDUCE} == {6}
+        (result,) = device.run(given).values()
+        np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-5)
+        for one in device.devices:
+            check_plan(one.ledger, pef.manifest.graphs[0])
 
 
 @pytest.fixture

@@ -10,8 +10,10 @@ from samba_onnx.passes.timing.schedule_time import (
     call_seconds,
     run_time,
     schedule_time,
+    token_seconds,
 )
 from samba_onnx.pef.manifest import Call, Cause, Direction, Fallback, Region, Section, Transfer
+from samba_onnx.pef.sharding import Collective, CollectiveKind, Parallelism
 from samba_onnx.pef.stage_records import SectionTime, Streaming
 from samba_onnx.program.kinds import SymbolKind
 from tests.report.samples import all_on_rdu, detector
@@ -49,34 +51,42 @@ def test_sections_of_an_older_pef_count_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("busy", "sent", "collectives"),
+    ("busy", "sent", "steps", "collectives"),
     [
-        (4.0, 3.0, 0.125),  # all of it goes on beside the section before, but for its latency
-        (4.0, 6.0, 2.125),
-        (0.5, 6.0, 5.625),
+        (4.0, 3.0, 0, 0.125),  # all of it goes on beside the section before, but for its latency
+        (4.0, 6.0, 0, 2.125),
+        (0.5, 6.0, 0, 5.625),
+        (4.0, 3.0, 6, 6 * 0.125),  # each step of a ring waits, and none beside anything
+        (4.0, 6.0, 6, 2.0 + 6 * 0.125),
     ],
 )
 def test_an_exchange_streams_beside_the_section_before_it(
-    busy: float, sent: float, collectives: float
+    busy: float, sent: float, steps: int, collectives: float
 ) -> None:
     manifest = all_on_rdu()
     (section,), graph = manifest.sections, manifest.graphs[0]
     (call,) = graph.calls
     time = SectionTime(launch=8.0, compute=busy, off_chip=0.25, fill=1.0)
     compute = replace(section, time=time, seconds=time.seconds)
-    exchange = replace(section, id=section.id + 1, time=SectionTime(), seconds=0.0)
+    size = int(sent * 2**20)
+    exchange = replace(
+        section,
+        id=section.id + 1,
+        time=SectionTime(),
+        seconds=0.0,
+        collective=Collective(CollectiveKind.ALL_REDUCE, size, steps=steps),
+    )
     target = replace(
         load_target("sn30").summary,
         rdu_link_bytes_per_second=2.0**20,
         rdu_link_latency_seconds=0.125,
     )
-    size = int(sent * 2**20)
     copy = Transfer(
         "x",
         size,
         Direction.RDU_TO_RDU,
         Cause.COLLECTIVE,
-        target.exchange_seconds(size),
+        target.exchange_seconds(size, steps),
         call.id + 1,
     )
     calls = (call, replace(call, id=call.id + 1, stage=exchange.id))
@@ -88,7 +98,10 @@ def test_an_exchange_streams_beside_the_section_before_it(
     assert (by_call, once) == ({call.id: time.seconds, calls[1].id: collectives}, 0.0)
     # Of a device of which only peak figures are known nothing is said to overlap.
     plain = schedule_time(graph, stages, replace(target, timing=None), {})
-    assert plain.collectives == sent + 0.125
+    assert plain.collectives == sent + max(steps, 1) * 0.125
+    # One of four tokens sends a fourth, and waits as often.
+    whole = replace(manifest, target=target, parallel=Parallelism("weight", 4, tokens=4))
+    assert token_seconds(whole, [graph]) == sent / 4 + max(steps, 1) * 0.125
 
 
 LINKED = replace(
