@@ -75,8 +75,10 @@ def test_a_sum_that_goes_round_a_ring_is_in_the_ledger_as_planned(tmp_path: Path
         assert {one.steps for one in sums if one.kind is CollectiveKind.ALL_REDUCE} == {6}
         (result,) = device.run(given).values()
         np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-5)
+        planned = pef.manifest.graphs[0].run_transfers
         for one in device.devices:
             check_plan(one.ledger, pef.manifest.graphs[0])
+            assert [t.seconds for t in one.ledger.run()] == [t.seconds for t in planned]
 
 
 @pytest.fixture

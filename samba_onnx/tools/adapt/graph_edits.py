@@ -156,26 +156,11 @@ class GraphEdits:
         # Before the statement that uses them, for programs without functions are executed from top to bottom.
         inputs = [one.name for one in in_order(self.cut.inputs)]
         sequences = [one.name for one in self.cut.inputs if one.is_sequence]
-        numbers = {
-            # float32, in which torch multiplies tensors by Python's numbers as well.
-            one.name: f"{self.port.names.module('torch', self.step)}.tensor(float({one.name}))"
-            for one in self.cut.inputs
-            if one.is_number
-        }
-        # States that are made of a converted weight are tensors of SambaFlow already, without a name.
-        if any("new_zeros" in one.text for one in self.port.source.files):
-            carried = [
-                one for one in self.cut.inputs if unit_of(one.node) in writes(*self.cut.moved)
-            ]
-            numbers |= {
-                one.name: f"samba.to_torch({'part' if one.is_sequence else one.name})"
-                for one in carried
-            }
         mappings = [one.name for one in self.cut.inputs if one.is_mapping]
         names = self.names
         module = [
             self._module_text(),
-            naming_text(names.naming, inputs, numbers, mappings, sequences),
+            naming_text(names.naming, inputs, self._conversions(), mappings, sequences),
         ]
         if self.filling:
             torch = self.port.names.module("torch", self.step)
@@ -206,6 +191,25 @@ class GraphEdits:
         self.port.names.need(
             self.home, f"from {self.step.name} import {names.kind}, {names.naming}"
         )
+
+    def _conversions(self) -> dict[str, str]:
+        """Return the code that makes tensors of inputs that are none of torch, by their names."""
+        found = {
+            # float32, in which torch multiplies tensors by Python's numbers as well.
+            one.name: f"{self.port.names.module('torch', self.step)}.tensor(float({one.name}))"
+            for one in self.cut.inputs
+            if one.is_number
+        }
+        # States that are made of a converted weight are tensors of SambaFlow already, without a name.
+        if any("new_zeros" in one.text for one in self.port.source.files):
+            carried = [
+                one for one in self.cut.inputs if unit_of(one.node) in writes(*self.cut.moved)
+            ]
+            found |= {
+                one.name: f"samba.to_torch({'part' if one.is_sequence else one.name})"
+                for one in carried
+            }
+        return found
 
     def _insert_functions(self, inner: cst.BaseStatement, texts: list[str], what: str) -> None:
         place = self.port.source.top(inner)

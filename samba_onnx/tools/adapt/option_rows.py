@@ -212,27 +212,7 @@ def typer_row(source: ProgramFile, parameter: cst.Param) -> OptionRow:
     name = parameter.name.value
     annotation = parameter.annotation.annotation if parameter.annotation is not None else None
     kind = source.code(annotation) if annotation is not None else "str"
-    default = parameter.default
-    help_text = ""
-    if isinstance(default, cst.Call) and source.imported(default.func) in {
-        "typer.Option",
-        "typer.Argument",
-    }:
-        plain = [one for one in default.args if one.keyword is None]
-        others = [
-            one
-            for one in default.args
-            if one.keyword and one.keyword.value not in {*_SHOWN, "default"}
-        ]
-        if others or len(plain) > 1 or source.imported(default.func) == "typer.Argument":
-            raise RefusedOptionError(
-                parameter, "an option of typer with settings that argparse does not have"
-            )
-        help_text = _stated(source, default, "help")
-        given = argument(default, "default", 0)
-        default = given.value if given is not None else None
-    if isinstance(default, cst.Ellipsis):
-        default = None
+    default, help_text = _typer_default(source, parameter)
     if default is not None and not _is_constant(default):
         raise RefusedOptionError(parameter, "the default of this option is no constant")
     flag = f'"--{name.replace("_", "-")}", dest="{name}"'
@@ -253,3 +233,24 @@ def typer_row(source: ProgramFile, parameter: cst.Param) -> OptionRow:
     return OptionRow(
         name, f"{flag}, type={kind}{_default(source, default, f', type={kind}')}{help_text}"
     )
+
+
+def _typer_default(
+    source: ProgramFile, parameter: cst.Param
+) -> tuple[cst.BaseExpression | None, str]:
+    """Return what an option is where it is not given, None if it must be, and its help as code."""
+    default = parameter.default
+    help_text = ""
+    name = source.imported(default.func) if isinstance(default, cst.Call) else ""
+    if isinstance(default, cst.Call) and name in {"typer.Option", "typer.Argument"}:
+        plain = [one for one in default.args if one.keyword is None]
+        shown = {*_SHOWN, "default"}
+        others = [one for one in default.args if one.keyword and one.keyword.value not in shown]
+        if others or len(plain) > 1 or name == "typer.Argument":
+            raise RefusedOptionError(
+                parameter, "an option of typer with settings that argparse does not have"
+            )
+        help_text = _stated(source, default, "help")
+        given = argument(default, "default", 0)
+        default = given.value if given is not None else None
+    return (None if isinstance(default, cst.Ellipsis) else default), help_text
