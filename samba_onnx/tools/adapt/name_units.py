@@ -176,6 +176,12 @@ def needs_before(statements: Iterable[cst.CSTNode], unit: str) -> bool | None:
             ]
             test = unit in reads(one.test)
             found = True if test or True in branches else (False if False in branches else None)
+        elif isinstance(one, cst.For):
+            # Its body has the target; and of what it writes first itself it needs nothing.
+            given = unit in target_units(one.target)
+            found = unit in reads(one.iter) or (
+                False if given else needs_before(one.body.body, unit)
+            )
         elif unit in reads(one):
             found = True
         elif unit in writes(one):

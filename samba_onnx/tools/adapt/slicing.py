@@ -14,6 +14,7 @@ from samba_onnx.tools.adapt.graph_code import substituted
 from samba_onnx.tools.adapt.name_units import (
     attribute_name,
     needs_before,
+    own_writes,
     reads,
     unit_of,
     walk,
@@ -83,6 +84,8 @@ class Slicer:
         moved = self._moved(before, expression, tainted)
         free = self._free(moved, expression)
         models = tuple(unit for unit in free if self.is_model(unit))
+        if not models and not any(map(self.values.calls_model, (*moved, expression))):
+            self._refuse_other_model()
         inputs = carried_states(self, self.values.inputs(moved, expression, models), moved)
         varying = {unit for one in inputs for unit in reads(one.node)}
         own = {unit_of(one.node) for one in inputs}
@@ -184,6 +187,10 @@ class Slicer:
             if any(unit in needed for unit in writes(one)) and tainted[one]:
                 moved.insert(0, one)
                 needed |= reads(one)
+            elif isinstance(one, cst.SimpleStatementLine):
+                # What the host computes anew has nothing of what stood there before.
+                for unit in _assigned(one):
+                    needed.pop(unit, None)
         return tuple(moved)
 
     def _read_later(self, moved: tuple[cst.BaseStatement, ...]) -> set[str]:
@@ -324,8 +331,17 @@ class Slicer:
             )
         return tests[0] if len(tests) == 1 else None
 
+    def _refuse_other_model(self) -> None:
+        """Refuse a loss that is not computed by what the optimizer steps, as where a library stands between them."""
+        self.points.add(
+            self.training.backward.statement,
+            "no-model",
+            "what is differentiated does not come from the module whose parameters the optimizer has",
+            instead="call that module itself, and give the optimizer its parameters",
+        )
+
     def _refuse_decisions(self, moved: tuple[cst.BaseStatement, ...], inputs: set[str]) -> None:
-        """Refuse branches by values that change: a graph is traced once."""
+        """Refuse branches and loops by values that change, and calls for their effect: a graph is traced once."""
         # A condition that stays the same is decided by the trace once and rightly.
         for one in moved:
             for node in walk(one):
@@ -337,6 +353,35 @@ class Slicer:
                         "the branch would be decided once, when the graph is traced, and its condition changes",
                         instead="compute both and choose by torch.where, or by a factor of 0 or 1",
                     )
+                count = node.iter if isinstance(node, cst.For) else None
+                if isinstance(count, cst.Call) and set(reads(*count.args)) & inputs:
+                    self.points.add(
+                        count,
+                        "changing-branch",
+                        "how often this loop runs would be decided once, when the graph is traced, and it may change",
+                        instead="let it run a number of times that is known where the model is made",
+                    )
+                if isinstance(node, cst.Expr) and self._is_for_effect(node):
+                    self.points.add(
+                        node,
+                        "effect",
+                        "it is called for what it changes, in the midst of what the RDU computes in one go",
+                        instead="return what it computes, and go on with that",
+                    )
+
+    def _is_for_effect(self, line: cst.Expr) -> bool:
+        """Whether a line is a call whose result nobody takes, and which changes no list or tensor that is known."""
+        return isinstance(line.value, cst.Call) and not list(own_writes(line))
+
+
+def _assigned(line: cst.SimpleStatementLine) -> Iterator[str]:
+    """Yield the names that a line gives new values as a whole."""
+    for part in line.body:
+        for one in part.targets if isinstance(part, cst.Assign) else ():
+            target = one.target
+            each = [e.value for e in target.elements] if isinstance(target, cst.Tuple) else [target]
+            # Not a part of something, whose other parts stay.
+            yield from (name.value for name in each if isinstance(name, cst.Name))
 
 
 def _opened(statement: cst.BaseStatement) -> Iterator[cst.BaseStatement]:

@@ -53,6 +53,13 @@ print({call})
         ({"between": "if loss.item() > 3: continue"}, "left-step", 19),
         ({"behind": "if step == 2: break"}, "left-step", 21),
         ({"behind": "optimizer.step()"}, "second-step", 22),
+        (
+            {"between": "for i in range(len(x) + step): loss = loss + model(x[i:i + 1]).mean()"},
+            "changing-branch",
+            19,
+        ),
+        ({"between": "for i in range(2): loss = loss * 2; model.learn(loss)"}, "effect", 19),
+        ({"made": "other = Net()", "between": "loss = other(x).mean()"}, "no-model", 20),
         ({"before": "optimizer.state.clear()"}, "optimizer-state", 15),
         ({"before": "model.eval() if step else model.train()"}, "lasting-evaluation", 15),
         ({"forward": " + torch.randn(8, 4)"}, "random-numbers", 9),
