@@ -29,6 +29,7 @@ def with_plain_sums(form: PlainForm) -> PlainForm:
         if steps is not None and source.code(steps.value) != "1"
     ]
     blocks = [one for one in source.nodes if isinstance(one, cst.With) and _accumulates(one)]
+    # What is not of the documented form is refused by those who look for steps, with a better reason.
     if len(made) != 1 or len(blocks) != 1 or source.file(made[0][0]) is not source.file(blocks[0]):
         return form
     call, steps = made[0]
@@ -39,6 +40,7 @@ def with_plain_sums(form: PlainForm) -> PlainForm:
         steps.value, cst.Name | cst.Integer | cst.Attribute
     ):
         return form
+    # A variable of another function has no meaning in the loop.
     if not isinstance(steps.value, cst.Integer) and source.frame(call) is not source.frame(block):
         return form
     head = _head(source, loop)
@@ -52,7 +54,9 @@ def with_plain_sums(form: PlainForm) -> PlainForm:
         values=f"enumerate({loader})",
         lines=[
             *([before] if before else []),
+            # accelerate divides the loss itself, in its backward().
             f"{differentiates[0]}({differentiates[1]} / {size})",
+            # It also steps at the end of the loader, however many batches are left.
             f"if ({counter} + 1) % {size} == 0 or {counter} + 1 == len({loader}):",
             *(f"    {line}" for line in after.split("\n")),
         ],
@@ -118,6 +122,7 @@ def _body(source: ProgramFile, block: cst.With) -> tuple[str, tuple[str, str], s
     }
     if not after or not all(_is_step(source, one, prepared) for one in after):
         return None
+    # zero_grad before the backward pass would be executed in each batch.
     if any(_is_step(source, one, prepared) for one in before):
         return None
     code = source.code(value.args[0].value)

@@ -41,12 +41,14 @@ def carried_states(
     found = []
     for one in inputs:
         unit = root_unit(one.node)
+        # What no step writes is the same in all of them, and no state.
         kinds = _kinds(cut, unit) if unit in writes(*moved) else set()
         if kinds & {"tuple", "none"}:
             _refuse_unknown(cut, one, kinds, moved)
             one = replace(one, is_sequence=True)
         found.append(one)
     several = [one for one in found if one.is_sequence]
+    # Tensors of one are told from those of another by nothing but their order.
     if len(several) > 1 or (several and any(one.is_mapping for one in found)):
         _refuse(cut, moved[0], several[-1].name, "the step has another input of several tensors")
     return tuple(found)
@@ -89,6 +91,7 @@ def _kinds(cut: _Slicing, unit: str) -> set[str]:
     thing = cut.bindings.thing(cut.training.frame, unit)
     kinds: set[str] = set()
     for one in cut.bindings.assignments(thing):
+        # `h = tuple(x.detach() for x in h)` is of the form that h has.
         if one.index is None and unit not in reads(one.value):
             kinds |= {_kind(cut, value) for value in _values(cut, one)}
     return kinds
@@ -99,6 +102,7 @@ def _values(cut: _Slicing, one: Assignment) -> list[cst.BaseExpression]:
     function = cut.bindings.callee(one.value) if isinstance(one.value, cst.Call) else None
     if function is None:
         return [one.value]
+    # `init_hidden()` is how most programs make one.
     returns = [node for node in walk(function.body) if isinstance(node, cst.Return)]
     return [node.value for node in returns if node.value is not None]
 

@@ -69,6 +69,7 @@ class Inlining:
         result = _returned(last)
         inner = body[:-1] if result is not _NOTHING else body
         for node in (one for statement in inner for one in walk(statement)):
+            # What follows such a return would be executed all the same.
             if isinstance(node, cst.Return | cst.Yield):
                 raise RefusedMethodError(node, "the method returns at several places")
         codes = self._names(function, given, body)
@@ -79,6 +80,7 @@ class Inlining:
         if value is not None:
             called = self._called(value)
             if called is not None and depth < 4:
+                # A method that only calls another, as training_step its shared_step; four deep, for some call themselves.
                 more = self.method(called, _arguments(value, codes), depth + 1)
                 return InlinedMethod((*statements, *more.statements), more.result)
             value = _expression(substituted(value, codes))
@@ -94,6 +96,7 @@ class Inlining:
         params = [one.name.value for one in function.params.params]
         if not params or function.params.star_kwarg is not None:
             raise RefusedMethodError(function, "the method takes any number of arguments")
+        # What the method calls self is a variable here.
         codes = {params[0]: self._owner}
         module = cst.Module(body=[])
         for place, name in enumerate(params[1:]):
@@ -103,7 +106,9 @@ class Inlining:
             codes[name] = module.code_for_node(value) if value is not None else name
         own = [unit for unit in writes(*body) if "." not in unit and unit not in codes]
         for unit in own:
+            # Its variables would overwrite those of the function around it.
             codes[unit] = self._fresh(unit) if unit in self._taken else unit
+        # The caller's variable would change with it.
         if any(codes[name] != name and name in writes(*body) for name in params[1:]):
             raise RefusedMethodError(
                 function, "the method gives one of its arguments another value"
@@ -130,6 +135,7 @@ class Inlining:
         """Return the method of the same object that an expression calls, if it is one that a step is made of."""
         if not isinstance(value, cst.Call) or not isinstance(value.func, cst.Attribute):
             return None
+        # forward is the model's, which stays a module and is called as one.
         if unit_of(value.func.value) != SELF or attribute_name(value.func) == "forward":
             return None
         found = self._methods.get(attribute_name(value.func))

@@ -16,12 +16,15 @@ from samba_onnx.tools.adapt.source import ProgramFile
 
 _WITHOUT_EFFECT: Final = frozenset(
     {
-        "accelerator", "devices", "logger", "enable_progress_bar", "enable_checkpointing", "enable_model_summary",
+        "accelerator", "logger", "enable_progress_bar", "enable_checkpointing", "enable_model_summary",
         "log_every_n_steps", "default_root_dir", "deterministic", "num_sanity_val_steps", "max_epochs",
-        "gradient_clip_val", "gpus", "benchmark", "num_nodes", "barebones", "inference_mode",
+        "gradient_clip_val", "benchmark", "barebones", "inference_mode",
     }
 )  # fmt: skip
 """Arguments of a trainer that say nothing of what is computed, or that are written out."""
+_DEVICES: Final = frozenset({"devices", "gpus", "num_nodes"})
+"""Arguments that say how many processes train; several sum their gradients up."""
+_ONE: Final = frozenset({"1", "[0]", "None", "'auto'", '"auto"'})
 
 
 @dataclass
@@ -36,8 +39,8 @@ class _Fit:
     makes: str
     """The line that makes it, where the call did."""
     owner: LightningClass
-    train: str
-    validation: str
+    train: str = ""
+    validation: str = ""
     """Expressions of the loaders; empty for none."""
     before: list[str] = field(default_factory=list)
     """Lines that prepare the data."""
@@ -50,6 +53,7 @@ def with_lightning_loop(form: PlainForm) -> PlainForm:
         form: The program.
     """
     source = form.source
+    # Most programs end here: to look for classes takes a while.
     if not any("lightning" in file.text for file in source.files):
         return form
     classes = [
@@ -82,12 +86,14 @@ def with_lightning_loop(form: PlainForm) -> PlainForm:
 
 
 def _fit(source: ProgramFile) -> _Fit:
+    # Loop and module are rewritten as one text; in two files each would need the names of the other.
     if len(source.files) > 1 and any("lightning" in file.text for file in source.files[1:]):
         raise RefusedMethodError(
             source.module.body[0], "the module is in another file than the trainer"
         )
     made = [one for one in source.calls if _is_trainer(source, one)]
     fits = [one for one in source.calls if attribute_name(one.func) == "fit"]
+    # A second fit goes on with the optimizer of the first, which Lightning keeps.
     if len(made) != 1 or len(fits) != 1:
         where: cst.CSTNode = [source.module.body[0], *made, *fits][-1]
         raise RefusedMethodError(where, "there is not one trainer that fits once")
@@ -95,6 +101,7 @@ def _fit(source: ProgramFile) -> _Fit:
     _refuse_settings(source, trainer)
     statement = source.statement(call)
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    # A loop is statements: it cannot stand inside of an expression.
     if not isinstance(small, cst.Expr) or small.value is not call:
         raise RefusedMethodError(call, "the call of fit is a part of something else")
     _refuse_other_uses(source, trainer, call)
@@ -110,16 +117,19 @@ def _refuse_settings(source: ProgramFile, trainer: cst.Call) -> None:
     for one in trainer.args:
         name = one.keyword.value if one.keyword is not None else ""
         code = source.code(one.value)
-        is_default = (name, code) in {
+        is_one = name in _DEVICES and code in _ONE
+        is_default = is_one or (name, code) in {
             ("precision", "32"),
             ("callbacks", "None"),
             ("callbacks", "[]"),
         }
+        # What is not known to leave the numbers alone is refused: new versions have new settings.
         if name not in _WITHOUT_EFFECT and not is_default:
             raise RefusedMethodError(one, f"`{source.code(one)}` changes what the trainer does")
     if not any(
         one.keyword is not None and one.keyword.value == "max_epochs" for one in trainer.args
     ):
+        # Without it Lightning trains for 1000 epochs, with a warning that nobody reads.
         raise RefusedMethodError(trainer, "nothing says how many epochs it trains")
 
 
@@ -168,6 +178,7 @@ def _given(
             for node in source.nodes
             if isinstance(node, cst.Assign) and unit in target_units(node.targets[0].target)
         ]
+        # A variable of two values may have either where it is fitted.
         made = values[0].value if len(values) == 1 else None
     else:
         unit, makes = "model", f"model = {source.code(model)}"
@@ -175,7 +186,7 @@ def _given(
     if not isinstance(found, cst.ClassDef) or not is_lightning(source, found, "Module"):
         raise RefusedMethodError(call, "nobody can say here of which class the module is")
     owner = LightningClass(source, found)
-    fit = _Fit(call, statement, trainer, unit, makes, owner, "", "")
+    fit = _Fit(call, statement, trainer, model=unit, makes=makes, owner=owner)
     _loaders(source, fit, named)
     return fit
 
@@ -184,11 +195,13 @@ def _loaders(source: ProgramFile, fit: _Fit, named: dict[str, cst.BaseExpression
     data = named.get("datamodule")
     train = named.get("train_dataloaders") or named.get("train_dataloader")
     if data is None and train is not None and _data_class(source, train):
+        # fit takes data modules at the place of loaders, too.
         data, train = train, None
     validation = named.get("val_dataloaders")
     if data is not None:
         _data_module(source, fit, data)
         return
+    # A loader that is given goes before the module's own, as in Lightning.
     if train is None and "train_dataloader" in fit.owner.methods:
         fit.before.append(f"train_loader = {fit.model}.train_dataloader()")
         fit.train = "train_loader"
@@ -234,6 +247,7 @@ def _data_module(source: ProgramFile, fit: _Fit, value: cst.BaseExpression) -> N
     if not unit:
         unit = "data_module"
         fit.before.append(f"data_module = {source.code(value)}")
+    # In the order in which a trainer calls them.
     if "prepare_data" in methods:
         fit.before.append(f"{unit}.prepare_data()")
     if "setup" in methods:
@@ -270,6 +284,7 @@ class _Rewriting:
         parsed = list(cst.parse_module(loop + "\n", config).body)
         lines = getattr(fit.statement, "leading_lines", ())
         parsed[0] = parsed[0].with_changes(leading_lines=lines)
+        # Nothing but fit used it, which was refused otherwise.
         trainer = source.statement(fit.trainer)
         return cleaned_module(source, fit.model, {trainer: [], fit.statement: parsed})
 
@@ -288,6 +303,7 @@ class _Rewriting:
         )  # fmt: skip
         lines = [fit.makes, *fit.before, *optimizing.lines]
         lines.append(f"for epoch in range({epochs}):")
+        # In each epoch, for validation leaves the module in the mode of evaluation.
         body = [f"{fit.model}.train()"]
         step, result = self._step(inlining, "training_step", fit.train)
         body += step
@@ -297,7 +313,9 @@ class _Rewriting:
             "loss.backward()",
         ]
         if clip:
+            # Norm is what a trainer clips by, if it is told no algorithm; another one was refused.
             inner.append(f"torch.nn.utils.clip_grad_norm_({fit.model}.parameters(), {clip})")
+        # Lightning zeroes before the backward pass, and steps schedulers behind the optimizer.
         inner += ["optimizer.step()", optimizing.every_step]
         body += [_indented(one) for one in inner if one]
         if fit.validation and "validation_step" in fit.owner.methods:
@@ -313,6 +331,7 @@ class _Rewriting:
         if function is None:
             raise RefusedMethodError(self._fit.call, f"the module has no {name}")
         params = [one.name.value for one in function.params.params]
+        # A third one is the number of the loader, which several loaders have.
         if not 2 <= len(params) <= 3:
             raise RefusedMethodError(
                 function, f"{name} takes other arguments than a batch and its number"

@@ -77,13 +77,18 @@ class LightningClass:
         self.methods = {
             one.name.value: one for one in owner.body.body if isinstance(one, cst.FunctionDef)
         }
+        if len(owner.bases) > 1:
+            # Of a mixin nobody knows here what it takes from Lightning.
+            raise RefusedMethodError(owner, "the class has other bases beside Lightning's")
         for name, method in self.methods.items():
+            # Its statements would stand nowhere in the loop that is written.
             if name.startswith(_HOOKS) and name != "configure_optimizers":
                 raise RefusedMethodError(method, f"Lightning calls {name} in its loop")
             if method.decorators and name in _STEPS:
                 raise RefusedMethodError(method, "a decorator changes the method")
         for node in walk(owner):
             name = unit_of(node).partition(".")[2] if unit_of(node).startswith(f"{SELF}.") else ""
+            # A module of torch has none of these: it would fail, or have another meaning.
             if name in _LIGHTNINGS:
                 raise RefusedMethodError(node, f"`{name}` is Lightning's alone")
 
@@ -105,11 +110,13 @@ class LightningClass:
         module = cst.Module(body=[])
         code = module.code_for_node(optimizer)
         if code != "optimizer":
+            # The name by which the loop steps it.
             made.lines.append(f"optimizer = {code}")
         if scheduler is not None:
             code = module.code_for_node(scheduler)
             if code != "scheduler":
                 made.lines.append(f"scheduler = {code}")
+            # Where nothing is said, Lightning steps schedulers by epoch.
             if interval == "step":
                 made.every_step = "scheduler.step()"
             else:
@@ -128,6 +135,7 @@ def _parts(
                 function, "what it returns says more than optimizer and scheduler"
             )
         return entries["optimizer"], *_scheduler(function, entries.get("lr_scheduler"))
+    # Two lists, of optimizers and of schedulers, is the oldest of the forms.
     if isinstance(value, cst.Tuple) and len(value.elements) == 2:
         first, second = (one.value for one in value.elements)
         if (
@@ -136,6 +144,7 @@ def _parts(
             and len(first.elements) == len(second.elements) == 1
         ):
             return first.elements[0].value, *_scheduler(function, second.elements[0].value)
+    # Several optimizers are several graphs.
     if isinstance(value, cst.List) and len(value.elements) == 1:
         value = value.elements[0].value
     if value is None or isinstance(value, cst.Tuple | cst.List):
@@ -153,6 +162,7 @@ def _scheduler(
     word = interval.evaluated_value if isinstance(interval, cst.SimpleString) else "epoch"
     if (
         "scheduler" not in entries
+        # `monitor` steps by a metric, `frequency` not each time: both need what Lightning logs.
         or set(entries) - {"scheduler", "interval", "name"}
         or word not in {"epoch", "step"}
     ):
@@ -185,6 +195,7 @@ def cleaned_module(
     """
     changed = source.module.visit(_Cleaning(source, replaced))
     assert isinstance(changed, cst.Module)
+    # In a second pass: what was inlined logs by the variable, and what stayed by self.
     return cst.parse_module(changed.code).visit(_Logs({SELF, model})).code
 
 
@@ -204,6 +215,7 @@ class _Cleaning(cst.CSTTransformer):
         self, original_node: cst.ClassDef, updated_node: cst.ClassDef
     ) -> cst.ClassDef:
         if is_lightning(self._source, original_node, "Module"):
+            # Its only base, or it was refused.
             base = cst.Arg(cst.parse_expression("torch.nn.Module"))
             body = [
                 one
@@ -228,6 +240,7 @@ class _Cleaning(cst.CSTTransformer):
         saved = [one for one in calls if unit_of(one.func) == f"{SELF}.save_hyperparameters"]
         if not saved:
             return updated_node
+        # All arguments of __init__ are what a call without names keeps.
         if any(one.args for one in saved) or original_node.params.star_kwarg is not None:
             raise RefusedMethodError(saved[0], "it saves some of the arguments")
         names = [one.name.value for one in original_node.params.params[1:]]
@@ -237,7 +250,9 @@ class _Cleaning(cst.CSTTransformer):
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         if self._source.imported(original_node.func).endswith("seed_everything"):
             return updated_node.with_changes(
-                func=cst.Name("seed_everything"), args=updated_node.args[:1]
+                # The others seed the workers of loaders, which have no effect on what is drawn in this process.
+                func=cst.Name("seed_everything"),
+                args=updated_node.args[:1],
             )
         return updated_node
 
@@ -274,8 +289,10 @@ class _Cleaning(cst.CSTTransformer):
         place = behind_imports(body)
         if seeds:
             function = cst.parse_module(_SEEDS).body[0]
+            # A function of its own, for programs call it from several places.
             new.append(function.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * 2))
         header = getattr(body[0], "leading_lines", ())
+        # The comment at the top of a file stays at its top.
         if new and place == 0 and header:
             new[0] = new[0].with_changes(leading_lines=header)
             body[0] = body[0].with_changes(leading_lines=())
@@ -323,6 +340,7 @@ class _Logs(cst.CSTTransformer):
     ) -> cst.IndentedBlock:
         if updated_node.body:
             return updated_node
+        # A block may have had nothing but what it logged.
         return updated_node.with_changes(body=[cst.parse_statement("pass")])
 
 

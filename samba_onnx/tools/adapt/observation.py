@@ -71,6 +71,7 @@ class Observation:
         for parameter in _parameters([optimizer]):
             if parameter.grad is not None:
                 size = parameter.grad.detach().abs()
+                # The largest of all steps: one step with a gradient is enough to compare the number.
                 known = self.largest.get(id(parameter))
                 self.largest[id(parameter)] = size if known is None else torch.maximum(size, known)
 
@@ -114,6 +115,7 @@ class ModelCalls:
             hook.remove()
 
     def _called(self, *_: object) -> None:
+        # Only what the program itself calls is compared, and not each layer of it.
         self._depth += 1
 
     def _returned(self, module: nn.Module, given: object, result: Any) -> None:

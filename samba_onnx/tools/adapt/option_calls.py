@@ -51,6 +51,7 @@ def with_argparse(form: PlainForm) -> PlainForm:
         form: The program.
     """
     source = form.source
+    # A look at the text is enough for most programs.
     if not any(word in source.text for word in ("click", "fire", "typer")):
         return form
     starters = [call for call in source.calls if source.imported(call.func) in STARTERS]
@@ -72,6 +73,7 @@ def with_argparse(form: PlainForm) -> PlainForm:
 
 
 def _start(source: ProgramFile, starters: list[cst.Call]) -> _Start:
+    # SambaFlow's own words, compile and run, stand where commands would.
     if len(starters) > 1:
         raise RefusedOptionError(starters[1], "the program has several commands")
     made = starters[0]
@@ -94,6 +96,7 @@ def _run(source: ProgramFile, made: cst.Call, name: str) -> _Start:
     _refuse_rest(source, made)
     start = _Start(function, made)
     row = fire_row if name == "fire.Fire" else typer_row
+    # Nobody would print it any more.
     if name == "fire.Fire" and _returns(function):
         raise RefusedOptionError(made, "fire prints what this function returns")
     start.rows = [row(source, one) for one in _parameters(function)]
@@ -113,6 +116,7 @@ def _application(source: ProgramFile, made: cst.Call) -> _Start:
         and unit_of(getattr(one.decorator.func, "value", None)) == unit
     ]
     decorator = found[0][1].decorator if len(found) == 1 else None
+    # A callback is executed before the command, and has options of its own.
     if not isinstance(decorator, cst.Call) or attribute_name(decorator.func) != "command":
         raise RefusedOptionError(made, "the program has several commands, or something before them")
     start = _command(source, made, unit)
@@ -135,6 +139,7 @@ def _command(source: ProgramFile, made: cst.Call, application: str | None) -> _S
     )
     called = application or function.name.value
     calls = [call for call in source.calls if unit_of(call.func) == called]
+    # With arguments it parses those and not the command line.
     if len(calls) != 1 or calls[0].args:
         raise RefusedOptionError(made, "the command is not started once, and without arguments")
     _refuse_rest(source, calls[0])
@@ -142,6 +147,7 @@ def _command(source: ProgramFile, made: cst.Call, application: str | None) -> _S
     if application is not None:
         start.rows = [typer_row(source, one) for one in _parameters(function)]
         return start
+    # argparse has no decorators: nothing of them is left.
     start.dropped += list(function.decorators)
     for one in function.decorators:
         name = source.imported(one.decorator.func) if isinstance(one.decorator, cst.Call) else ""
@@ -150,6 +156,7 @@ def _command(source: ProgramFile, made: cst.Call, application: str | None) -> _S
         if name not in {"click.option", "click.argument"} or not isinstance(
             one.decorator, cst.Call
         ):
+            # pass_context and the like; an own decorator may do anything.
             raise RefusedOptionError(one, "this decorator changes what the function is given")
         start.rows.append(click_row(source, one.decorator))
     return start
@@ -194,6 +201,7 @@ class _Rewriting(cst.CSTTransformer):
         self._start = start
         self._line = source.statement(start.call)
         taken = {node.value for node in source.nodes if isinstance(node, cst.Name)}
+        # What the program calls so already stays what it is.
         self._args = "args" if "args" not in taken else "command_line"
         self._parser = "parser" if "parser" not in taken else "options_parser"
 
@@ -230,6 +238,7 @@ class _Rewriting(cst.CSTTransformer):
         lines = [f"{self._parser} = argparse.ArgumentParser()"]
         lines += [f"{self._parser}.add_argument({one.code})" for one in self._start.rows]
         lines += [f"{self._args} = {self._parser}.parse_args()"]
+        # By name: the order of decorators is another one than that of parameters.
         given = ", ".join(f"{one.name}={self._args}.{one.name}" for one in self._start.rows)
         lines += [f"{self._start.function.name.value}({given})"]
         config = self._source.module.config_for_parsing

@@ -30,6 +30,7 @@ def with_whole_slices(form: PlainForm, port: ProgramPort, training: TrainedStep)
         if file.path in texts:
             continue  # one loop goes through the data
         stop, size = (source.code(call.args[place].value) for place in (1, 2))
+        # The last start is that of a whole slice; with fewer rows than one, there is one smaller slice, and the compiler says so.
         new = cst.parse_expression(f"max({stop} - {size}, 0) + 1")
         changed = file.module.with_deep_changes(call.args[1], value=new)
         assert isinstance(changed, cst.Module)
@@ -77,6 +78,7 @@ def _slices(source: ProgramFile, loop: cst.For, call: cst.Call) -> bool:
             ):
                 continue
             sides = {source.code(upper.left), source.code(upper.right)}
+            # Slices of another size than the steps of the loop overlap or leave rows out: not of this kind.
             if sides == {node.lower.value, size}:
                 return True
     return False

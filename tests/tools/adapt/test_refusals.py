@@ -175,6 +175,8 @@ trainer.fit(Lit(), torch.utils.data.DataLoader(torch.randn(8, 3), batch_size=4))
         ("self.log('a', 1)", "max_epochs=2, gradient_clip_val=0.5", None),
         ("pass", "max_epochs=2, callbacks=[find()]", 16),
         ("pass", "max_steps=2", 16),
+        ("pass", "max_epochs=2, devices=1, num_nodes=1", None),
+        ("pass", "max_epochs=2, devices=2", 16),
         ("self.manual_backward(batch)", "max_epochs=2", 10),
         ("if batch_idx: return None", "max_epochs=2", 10),
     ],
@@ -187,3 +189,10 @@ def test_the_loop_of_lightning(step: str, settings: str, line: int | None) -> No
     )
     assert line or "samba.session.run(" in result.text
     assert line or "lightning" not in result.text
+
+
+def test_a_module_of_lightning_with_other_bases_is_refused() -> None:
+    text = LIGHTNING.format(step="pass", settings="max_epochs=2")
+    text = text.replace("Lit(pl.LightningModule)", "Lit(Metrics, pl.LightningModule)")
+    result = adapt_source(ProgramFile("lit.py", f"class Metrics: pass\n{text}"))
+    assert [(point.pattern, point.line) for point in result.blocking] == [("framework", 5)]
