@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
@@ -77,7 +77,38 @@ def emit_transposed(
     geometry: ConvolutionGeometry,
     shape: Sequence[int],
 ) -> ir.Value:
-    """Append a ConvTranspose of a batch whose result has the given shape."""
+    """Append a ConvTranspose of a batch whose result has the given shape.
+
+    ONNX's output padding is less than the stride, torch's may be less than the dilation instead. What is more takes the
+    place of padding, and where there is none left, of elements that no window reaches.
+    """
+    extra = geometry.output_padding
+    if all(size < step for size, step in zip(extra, geometry.stride, strict=False)):
+        return _transposed(build, data, weight, bias, geometry, shape)
+    behind = [pad - size for pad, size in zip(geometry.padding, extra, strict=True)]
+    unreached = [max(-size, 0) for size in behind]
+    near = replace(
+        geometry, output_padding=(), padding_after=tuple(max(size, 0) for size in behind)
+    )
+    if not any(unreached):
+        return _transposed(build, data, weight, bias, near, shape)
+    reached = [size - out for size, out in zip(shape, [0, 0, *unreached], strict=True)]
+    result = _transposed(build, data, weight, None, near, reached)
+    result = build.pad(result, [0] * len(shape), [0, 0, *unreached])
+    if bias is None:
+        return result
+    aligned = build.reshape(bias, [*sizes(bias), *(1 for _ in unreached)])
+    return build.emit("Add", [result, aligned], element(data), shape)
+
+
+def _transposed(
+    build: GraphBuilder,
+    data: ir.Value,
+    weight: ir.Value,
+    bias: ir.Value | None,
+    geometry: ConvolutionGeometry,
+    shape: Sequence[int],
+) -> ir.Value:
     return build.emit(
         "ConvTranspose",
         [data, weight, bias],

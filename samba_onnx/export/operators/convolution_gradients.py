@@ -26,7 +26,7 @@ from samba_onnx.export.operators.convolution import (
     geometry_of,
 )
 from samba_onnx.export.operators.registry import Context, translates
-from samba_onnx.export.operators.spatial import box
+from samba_onnx.export.operators.spatial import box, per_axis
 from samba_onnx.export.translation.builder import GraphBuilder, sizes
 
 _PICTURE = 2
@@ -54,7 +54,8 @@ def convolution_backward(
     geometry = geometry_of(rank, stride, padding, dilation, groups)
     results: list[ir.Value | None] = [None, None, None]
     if mask[0] and transposed:
-        results[0] = emit_convolution(build, gradient, weight, None, geometry, sizes(data))
+        turned = replace(geometry, output_padding=per_axis(output_padding, rank))
+        results[0] = _spread_gradient(build, gradient, weight, turned, sizes(data))
     elif mask[0]:
         results[0] = _input_gradient(build, gradient, weight, geometry, sizes(data))
     if mask[1]:
@@ -63,6 +64,28 @@ def convolution_backward(
     if mask[2]:
         results[2] = build.reduce("ReduceSum", gradient, [0, *range(2, rank + 2)])
     return results
+
+
+def _spread_gradient(
+    build: GraphBuilder,
+    gradient: ir.Value,
+    weight: ir.Value,
+    geometry: ConvolutionGeometry,
+    shape: Sequence[int],
+) -> ir.Value:
+    """Write the gradient of a transposed convolution's input: a convolution of the output's gradient."""
+    # Output padding as wide as the stride would be a position more of the window; one that is less is reached by none.
+    behind = [
+        pad - extra if extra >= step else pad
+        for pad, extra, step in zip(
+            geometry.padding, geometry.output_padding, geometry.stride, strict=True
+        )
+    ]
+    plane = sizes(gradient)[2:]
+    reached = [size + min(pad, 0) for size, pad in zip(plane, behind, strict=True)]
+    gradient = box(build, gradient, 2, [0] * len(plane), reached, [1] * len(plane))
+    padded = replace(geometry, padding_after=tuple(max(pad, 0) for pad in behind))
+    return emit_convolution(build, gradient, weight, None, padded, shape)
 
 
 def _input_gradient(
