@@ -103,15 +103,31 @@ def test_the_seconds_of_rows_are_measured(
     monkeypatch.setattr("tests.costs.write_costs", written.update)
     pytester.makepyfile(
         test_work="""
-        import pytest, time
+        import pytest, subprocess, sys, time
+        work = "import time\\nwhile time.process_time() < 0.4: pass\\nprint(flush=True)\\ninput()"
         @pytest.mark.parametrize("seconds", [0.0, 0.2])
         def test_w(seconds):
             began = time.process_time()
             while time.process_time() - began < seconds: pass
+        @pytest.fixture(scope="module")
+        def worker():
+            with subprocess.Popen([sys.executable, "-c", work], stdin=-1, stdout=-1) as process:
+                yield process
+                process.stdin.write(b"done")
+        def test_worker(worker):
+            worker.stdout.readline()
+        def test_z(worker):
+            pass
         """
     )
     pytester.inline_run("-p", "no:cacheprovider", plugins=[Meter()])
-    assert set(written) == {"old.py::test_o", "test_work.py::test_w"}
+    assert set(written) == {
+        "old.py::test_o",
+        *(f"test_work.py::test_{x}" for x in ("w", "worker", "z")),
+    }
     mean, most = written["test_work.py::test_w"]
     assert most >= 0.2  # it ran until a clock said so
     assert mean >= most / 2
+    # A process that waits for more work has used what it used, and does not use it again when it ends.
+    assert written["test_work.py::test_worker"].most >= 0.3
+    assert written["test_work.py::test_z"].most < 0.3
