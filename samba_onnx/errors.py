@@ -13,6 +13,7 @@ The tree, with the builtin that each class also is::
     │   ├── EngineRefusalError              an operator of its graph cannot be run
     │   ├── GradientError                   a loss cannot be differentiated
     │   └── ModelLimitError                 it asks for more than a safe limit allows
+    │       └── TimeLimitError              work on it took longer than it was given
     ├── TargetError (ValueError)            a target profile is unknown or malformed
     ├── DataError (ValueError)              text or a dataset cannot be used
     ├── PefError (ValueError)               a PEF cannot be used
@@ -82,6 +83,7 @@ __all__ = [
     "SambaWarning",
     "ScheduleError",
     "TargetError",
+    "TimeLimitError",
     "TransferLimitError",
     "UnsupportedSymbolError",
     "UsageError",
@@ -203,6 +205,10 @@ class GradientError(ModelError):
 
 class ModelLimitError(ModelError):
     """A model asks for more memory, nesting, expansion or time than a safe limit allows."""
+
+
+class TimeLimitError(ModelLimitError):
+    """Work on a model took longer than it was given, and was stopped."""
 
 
 class TargetError(SambaError, ValueError):

@@ -19,9 +19,9 @@ from samba_onnx.comparing.reduction import (
     RefusedByEngineError,
     run_moved,
 )
-from samba_onnx.comparing.reference_sample import RANDOM_OPERATORS
 from samba_onnx.comparing.rounding_depth import rounding_depth
 from samba_onnx.comparing.sample_inputs import DYNAMIC_SIZE, input_ranges, random_inputs
+from samba_onnx.comparing.sample_limits import RANDOM_OPERATORS
 from samba_onnx.comparing.walk import Walk
 from samba_onnx.errors import ExecutionError, PassMismatchError, UsageError
 from samba_onnx.facts.tolerances import COARSER

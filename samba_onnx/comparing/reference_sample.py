@@ -19,12 +19,12 @@ import onnx_ir as ir
 
 from samba_onnx.comparing.element_errors import own_tolerance
 from samba_onnx.comparing.rounding_depth import rounding_depth
-from samba_onnx.comparing.sample_inputs import DYNAMIC_SIZE, RUNS, input_ranges, random_inputs
-from samba_onnx.errors import InvalidModelError, ModelLimitError, UsageError
+from samba_onnx.comparing.sample_inputs import DYNAMIC_SIZE, input_ranges, random_inputs
+from samba_onnx.comparing.sample_limits import count_of_runs, may_never_end, obstacle
+from samba_onnx.errors import InvalidModelError, ModelLimitError, TimeLimitError, UsageError
 from samba_onnx.facts.domains import is_custom
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.facts.families import QUANTISING
-from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
 from samba_onnx.loading import LoadedModel
 from samba_onnx.passes.rewrites.interface import dimensions
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 KEPT_BYTES = 64 << 20
 """A larger sample is not kept: it would weigh more than what it proves."""
-WEIGHT_BYTES = 1 << 30
-"""Beyond this much weight a sample is made on request only: it would read all of it once more."""
 SECONDS = 60.0
 """Time for the sample unless the user gives more: no model of less than 1 GiB of weights that runs
 at all needs a tenth of it, and one that never ends should not be waited for longer."""
@@ -54,9 +52,6 @@ _ROUNDING: Final = frozenset({"Round", *QUANTISING})
 
 class OtherShapeError(InvalidModelError):
     """An output has another shape than it is taken to have; of the right type it can be planned without one."""
-
-
-RANDOM_OPERATORS = operators(random=[Randomness.ALWAYS])
 
 
 @dataclass(frozen=True)
@@ -102,19 +97,28 @@ def make_sample(
 
     Raises:
         UsageError: ``seconds`` is no time.
-        ModelLimitError: The run takes too much time or memory.
+        ModelLimitError: The run takes too much memory; a TimeLimitError where it takes too much time, and may never end
+            or was asked for.
         InvalidModelError: The model's answer contradicts its outputs; an OtherShapeError where a shape does.
         ExecutionError: onnxruntime died of the model or refused it as wrong.
     """
     _refuse_no_time(seconds)
     if wanted is False:
         return Sample()
-    if reason := _obstacle(model, explicit=wanted is True):
+    if reason := obstacle(model, explicit=wanted is True):
         return _without(reason)
     wide = replaced or _is_rounded(model)
     options: dict[str, Any] = {"custom_ops": custom_ops, "wide": wide, "seconds": seconds}
     trial = functools.partial(_sampled, loaded.source(source), constants or {}, **options)
-    inputs, run = _checked(trial, model, seed, loaded.path or loaded.summary.name)
+    try:
+        inputs, run = _checked(trial, model, seed, loaded.path or loaded.summary.name)
+    except TimeLimitError:
+        if wanted or may_never_end(model):
+            raise
+        # It is only slow, here and now: what was compiled is right without a sample.
+        return _without(
+            f"the original took longer than {seconds:g} s; --sample-seconds gives it more"
+        )
     if run.not_sampled:
         return _without(run.not_sampled)
     return _kept(inputs, run, graph, seed, rounding_depth(model))
@@ -285,7 +289,10 @@ def _answered(
     """Run the original on all that its graph shows it to take, or on 0 and 1 if it takes no more."""
     specifications, ranges = _specifications(model), input_ranges(model.graph)
     drawn, plain = (
-        [random_inputs(specifications, seed + number, legal) for number in range(RUNS)]
+        [
+            random_inputs(specifications, seed + number, legal)
+            for number in range(count_of_runs(model))
+        ]
         for legal in (ranges, None)
     )
     run = _run(trial, drawn)
@@ -301,7 +308,7 @@ def _run(
     try:
         return trial(inputs)
     except ModelLimitError as error:
-        raise ModelLimitError(
+        raise type(error)(
             f"{error}; give the sample more time (--sample-seconds) or leave it out (--no-sample)"
         ) from None
 
@@ -358,23 +365,6 @@ def _check_outputs(
 
 def _without(reason: str) -> Sample:
     return Sample(notes=(f"The PEF carries no reference sample: {reason}.",))
-
-
-def _obstacle(model: ir.Model, *, explicit: bool) -> str:
-    """Say what stands against a sample, or nothing."""
-    random = {node.op_type for node in each_node(model.graph)}
-    random &= RANDOM_OPERATORS
-    if random:
-        return f"{', '.join(sorted(random))} draws other numbers in every run"
-    weight = _weight_bytes(model)
-    if weight > WEIGHT_BYTES and not explicit:
-        return f"it has {weight / 1e9:.1f} GB of weights; ask for one with --sample"
-    return ""
-
-
-def _weight_bytes(model: ir.Model) -> int:
-    tensors = [value.const_value for value in model.graph.initializers.values()]
-    return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
 
 def _dimensions(value: ir.Value) -> tuple[int | str | None, ...] | None:

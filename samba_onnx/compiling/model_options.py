@@ -46,7 +46,7 @@ class SampleOptions:
         writes=True,
         before=True,
     )
-    # A limit by default: an original that never ends must not keep the PEF from being written.
+    # A limit by default: nobody should wait for an original that never ends, and a slow one is written without a sample.
     sample_seconds: float = option(
         60.0,
         "Give up the run that makes the sample after S seconds.",

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from samba_onnx.errors import ExecutionError, InternalError, ModelLimitError
+from samba_onnx.errors import ExecutionError, InternalError, ModelLimitError, TimeLimitError
 from samba_onnx.safety import system
 from samba_onnx.safety.files import printable
 from samba_onnx.safety.leftovers import temporary_folder
@@ -118,7 +118,7 @@ def _run(folder: Path, seconds: float, doing: str) -> int:
     try:
         return child.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise ModelLimitError(
+        raise TimeLimitError(
             f"{doing}: it took longer than {seconds:g} s and was stopped; it may never end"
         ) from None
     finally:

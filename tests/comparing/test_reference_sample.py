@@ -14,17 +14,17 @@ import pytest
 from onnx import TensorProto, helper
 
 import samba_onnx
-from samba_onnx.comparing import reference_sample
+from samba_onnx.comparing import reference_sample, sample_limits
 from samba_onnx.comparing.reference_sample import (
     Sample,
     _dimensions,
-    _obstacle,
     _specifications,
     is_tried,
     keep_sample,
     make_sample,
 )
 from samba_onnx.comparing.sample_inputs import random_inputs
+from samba_onnx.comparing.sample_limits import obstacle
 from samba_onnx.errors import InvalidModelError, UsageError
 from samba_onnx.facts.tolerances import OUTPUT
 from samba_onnx.loading import load_model
@@ -204,12 +204,12 @@ def test_very_large_weights_are_read_for_a_sample_on_request_only(
     proto = model(
         [node("Add", ["x", "w"], ["s"]), node("Add", ["s", "v"], ["y"])], initializers=weights
     )
-    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", 47)
+    monkeypatch.setattr(sample_limits, "WEIGHT_BYTES", 47)
     (note,) = sampled(proto).notes
     assert "it has 0.0 GB of weights; ask for one with --sample" in note
     assert asked == []
     assert sampled(proto, wanted=True).record is not None
-    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", 48)
+    monkeypatch.setattr(sample_limits, "WEIGHT_BYTES", 48)
     assert sampled(proto).record is not None
 
 
@@ -327,10 +327,10 @@ def test_large_weights_are_told_in_gigabytes(monkeypatch: pytest.MonkeyPatch) ->
     weight = ir.val("w", const_value=ir.tensor(content, name="w"))
     graph = ir.Graph([], [], nodes=[], initializers=[weight], name="g")
     large = ir.Model(graph, ir_version=10)
-    assert _obstacle(large, explicit=False) == ""
-    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", content.nbytes - 1)
+    assert obstacle(large, explicit=False) == ""
+    monkeypatch.setattr(sample_limits, "WEIGHT_BYTES", content.nbytes - 1)
     words = "it has 0.1 GB of weights; ask for one with --sample"
-    assert _obstacle(large, explicit=False) == words
-    assert _obstacle(large, explicit=True) == ""
-    monkeypatch.setattr(reference_sample, "WEIGHT_BYTES", content.nbytes)
-    assert _obstacle(large, explicit=False) == ""
+    assert obstacle(large, explicit=False) == words
+    assert obstacle(large, explicit=True) == ""
+    monkeypatch.setattr(sample_limits, "WEIGHT_BYTES", content.nbytes)
+    assert obstacle(large, explicit=False) == ""

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 import samba_onnx
-from samba_onnx.comparing.reference_sample import RANDOM_OPERATORS
+from samba_onnx.comparing.sample_limits import RANDOM_OPERATORS
 from samba_onnx.comparing.verification import compare, run_original
 from samba_onnx.errors import ExecutionError
 from samba_onnx.passes.targets.target import load_target
