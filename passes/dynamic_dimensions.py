@@ -82,7 +82,8 @@ def assumption_note(bound: Sequence[BoundDimension]) -> str:
         return ""
     sizes = {dimension.name or dimension.inputs[0]: dimension.size for dimension in assumed}
     options = dict.fromkeys(
-        f"--dim {dimension.name}=N" if dimension.name else dimension.option for dimension in assumed
+        f"--dim {dimension.name}={dimension.size}" if dimension.name else dimension.option
+        for dimension in assumed
     )
     advice = " ".join(list(options)[:2]) + (" ..." if len(options) > 2 else "")
     return (

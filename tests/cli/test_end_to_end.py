@@ -114,7 +114,7 @@ def test_a_size_that_nobody_states_is_one_and_is_said_to_be(
     result = samba_port("convert", net)
     assert result.status == 0
     (line,) = [line for line in result.out.splitlines() if "is taken as 1" in line]
-    assert "--dim batch=N" in line
+    assert "--dim batch=1" in line
     assert "--keep-dynamic" in line
     pef = net.with_suffix(".pef")
     done = samba_port("run", pef, "--random", 0, "--json", "-")
