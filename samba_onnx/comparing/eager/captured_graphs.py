@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, fx
@@ -22,6 +22,10 @@ from samba_onnx.facts.names import gradient_name, updated_name
 from samba_onnx.facts.tolerances import spacing
 from samba_onnx.tensor import SambaTensor
 from samba_onnx.tensor.arrays import to_array
+
+_UNWRITTEN: Final = frozenset(
+    {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,20 @@ class _Recording(fx.Interpreter):
             self.values[n] = torch.ones(content.shape, dtype=content.dtype)
         else:
             self.values[n] = super().run_node(n)
+        if is_unwritten(n):
+            # Else a number that nobody computed, and now and then no number, would be compared.
+            self.values[n].zero_()
         return self.values[n]
+
+
+def is_unwritten(node: fx.Node) -> bool:
+    """Return whether an operator only takes memory, as circular padding does before it fills it.
+
+    Args:
+        node: Of a graph of ATen operators.
+    """
+    name = getattr(node.target, "overloadpacket", None)
+    return getattr(name, "__name__", "") in _UNWRITTEN
 
 
 def captured_graph(runs: TorchRuns) -> CapturedGraph | None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from samba_onnx.comparing.eager.captured_graphs import CapturedGraph
+from samba_onnx.comparing.eager.captured_graphs import CapturedGraph, is_unwritten
 from samba_onnx.comparing.eager.roundings import Roundings, wide, widened
 from samba_onnx.comparing.eager.torch_runs import FAILURES, Results
 from samba_onnx.comparing.expectations import Expectation
@@ -75,7 +75,9 @@ class _Isolated:
         translated: dict[fx.Node, Any] = {}
         translate(graph.module, self._build, self._operands(graph), translated)
         for node, results in translated.items():
-            if node.op == "call_function" and node.target is not operator.getitem:
+            if node.op == "call_function" and not (
+                node.target is operator.getitem or is_unwritten(node)
+            ):
                 for index, value in enumerate(_listed(results)):
                     self._isolate(node, index, value, _listed(values[node]))
         self.model = self._build.model()

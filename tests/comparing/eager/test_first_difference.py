@@ -59,6 +59,29 @@ def test_right_translations_have_none(captured: Callable[[], CapturedGraph]) -> 
     assert first_difference(captured(), whole_numbers=False) is None
 
 
+class Circular(nn.Module):
+    """torch takes memory for what it pads, and fills it."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        taken = (x.new_empty(3), torch.empty_like(x), torch.empty(2, 2))
+        return nn.functional.pad(x, (2, 1), mode="circular"), *(t[:0] for t in taken)
+
+
+def test_memory_that_nobody_wrote_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    # With this torch itself writes what is no number into such memory.
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        module, inputs = Circular(), (torch.randn(2, 4, 5),)
+        runs = TorchRuns(module, inputs, {}, export_inference(module, inputs), False)
+        graph = captured_graph(runs)
+        assert graph is not None
+        assert any("new_empty" in str(node.target) for node in graph.module.graph.nodes)
+        assert first_difference(graph) is None
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_a_wrong_operator_is_found_and_those_behind_it_are_not_blamed(
     captured: Callable[[], CapturedGraph], monkeypatch: pytest.MonkeyPatch
 ) -> None:
