@@ -209,12 +209,15 @@ def _plain(expected: Array, limits: ChosenTolerances) -> Expected:
 def _by_itself(
     found: Expected, actual: Array, expected: Array, others: Sequence[Array]
 ) -> Expected:
-    """Allow what the original leaves open itself, where that is more."""
+    """Allow what the original leaves open itself, where that is more and the tolerance of the type is not enough."""
+    errors = element_errors(actual, found)
+    # Sorting the numbers of large outputs would take longer than all runs.
+    if (errors <= found.allowed).all():
+        return found
     # Complex numbers have two of these.
     right = expected.astype(np.result_type(expected.dtype, np.float64))
     distances = [distance(other.astype(right.dtype), right, right)[0] for other in others]
     known = np.max([np.where(np.isfinite(each), each, 0.0) for each in distances], axis=0)
-    errors = element_errors(actual, found)
     wider = as_far_as_itself(errors, np.broadcast_to(found.allowed, errors.shape), known)
     if (wider <= found.allowed).all():
         return found
