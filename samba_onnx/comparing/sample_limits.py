@@ -10,6 +10,7 @@ from samba_onnx.comparing.sample_inputs import RUNS
 from samba_onnx.facts.domains import is_custom
 from samba_onnx.facts.operators import Randomness, operators
 from samba_onnx.passes.timing.node_work import node_flops
+from samba_onnx.pef.manifest import Graph, Manifest
 from samba_onnx.program.dataflow import each_node
 
 WEIGHT_BYTES = 1 << 30
@@ -47,7 +48,17 @@ def _weight_bytes(model: ir.Model) -> int:
 
 def count_of_runs(model: ir.Model) -> int:
     """Return how many sets of inputs are worth their time: one of a model that computes for seconds."""
-    work = sum(map(node_flops, model.graph))
+    return _runs(sum(map(node_flops, model.graph)))
+
+
+def count_of_trials(manifest: Manifest, graph: Graph) -> int:
+    """Return with how many sets of inputs a graph of a PEF is verified; one if it computes for seconds."""
+    work = {section.id: section.flops for section in manifest.sections}
+    # What is on the CPU has no count of its own.
+    return _runs(sum(work.get(call.stage, 0) for call in graph.calls))
+
+
+def _runs(work: int) -> int:
     return min(RUNS, max(1, WORK // max(work, 1)))
 
 

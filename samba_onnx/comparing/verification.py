@@ -24,13 +24,13 @@ from samba_onnx.comparing.judge import judge
 from samba_onnx.comparing.quantisation_steps import output_steps
 from samba_onnx.comparing.rounding_depth import rounding_depth
 from samba_onnx.comparing.sample_inputs import (
-    RUNS,
     InputRanges,
     input_ranges,
     input_specs,
     pef_ranges,
     random_inputs,
 )
+from samba_onnx.comparing.sample_limits import count_of_trials
 from samba_onnx.comparing.source_versions import other_version
 from samba_onnx.comparing.trials import DeviceOptions, ExpectedRun, Verification, compare_trials
 from samba_onnx.errors import ExecutionError, UsageError
@@ -70,7 +70,7 @@ def verify(
         model: The original model, as a path or in memory.
         pef: The compiled model, open or as a path.
         inputs: Arrays by input name, for the graph that they fit; where None, three sets of random
-            ones for each, with integers of all ranges that the model shows, and dynamic sizes of 2.
+            ones for each, one or two if it computes for seconds, with integers of all ranges that the model shows, and dynamic sizes of 2.
         seed: Seed of the first set of random inputs; the others have the next seeds.
         rtol: Relative tolerance, of 16-bit floats as well; that of
             :mod:`samba_onnx.facts.tolerances` where None.
@@ -319,7 +319,7 @@ def _trials(
                 depth=depth,
                 steps=steps,
             )
-            for number in range(seed, seed + RUNS)
+            for number in range(seed, seed + count_of_trials(pef.manifest, graph))
         ]
     return trials
 

@@ -41,6 +41,16 @@ def test_a_pef_keeps_as_many_runs_as_were_worth_it(
         assert pef.manifest.reference.runs == 2
 
 
+@pytest.mark.parametrize("runs", [1, 2, 3])
+def test_a_pef_is_verified_with_as_many_inputs(
+    runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("samba_onnx.comparing.sample_limits.WORK", runs * 2 * 8**3)
+    with samba_onnx.convert(product(8), tmp_path / "m.pef", sample=False) as pef:
+        seeds = {run.split(",")[0] for run in samba_onnx.verify(product(8), pef).runs}
+    assert seeds == {f"seed {number}" for number in range(runs)}
+
+
 def test_a_slow_model_is_converted_without_a_sample(tmp_path: Path) -> None:
     with samba_onnx.convert(product(8), tmp_path / "m.pef", sample_seconds=0.001) as pef:
         assert pef.manifest.reference is None
