@@ -3,13 +3,22 @@
 __version__ = "0.1.0"
 
 
+def installed_version(package: str) -> str:
+    """Return the version of an installed package; empty where it is not installed."""
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
 def outdated() -> tuple[str, ...]:
     """Return the installed packages that are too old.
 
     Returns:
         Sentences such as ``onnx 1.16.0 is installed, 1.17 or newer is needed``.
     """
-    import importlib.metadata
     import re
 
     texts = []
@@ -18,11 +27,8 @@ def outdated() -> tuple[str, ...]:
         if match is None:
             continue
         name, needed = match.groups()
-        try:
-            version = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        if _release(version) < _release(needed):
+        version = installed_version(name)
+        if version and _release(version) < _release(needed):
             texts.append(f"{name} {version} is installed, {needed} or newer is needed")
     return tuple(texts)
 

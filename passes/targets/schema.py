@@ -26,7 +26,7 @@ DTYPES: dict[str, ir.DataType] = {
 class _Strict(BaseModel):
     # Strict, or a quoted number in TOML would be taken for a number; frozen, since built-in files
     # are cached and shared.
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 Text = Annotated[str, Field(max_length=1000)]
@@ -251,7 +251,7 @@ class TargetFile(_Strict):
     """Oldest and newest version of the default operator set that the rows describe."""
     fusion_rules: Text | None = None
     """A file of fusion rules, relative to this one: those of level ``o1`` where the user has none."""
-    hardware: HardwareFile = HardwareFile()
+    hardware: HardwareFile = Field(default_factory=HardwareFile)
     operators: dict[str, RowFile] = {}
     """Rows by operator, ``domain::Operator`` outside the default domain; replaces the base's."""
     unsupported: dict[str, UnsupportedFile] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from samba_onnx.cli.signals import Interrupted, interruptible
@@ -45,6 +46,8 @@ def _program_of(arguments: list[str]) -> list[str]:
 
 
 def _answer(arguments: list[str], tool: Tool | None) -> int:
+    # Hardly anything that imports and plans make is garbage: to look took a tenth of a command.
+    gc.set_threshold(200_000, *gc.get_threshold()[1:])
     from samba_onnx.cli.application import answer
 
     wants_help = not {"-h", "--help"}.isdisjoint(arguments)

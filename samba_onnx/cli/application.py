@@ -18,6 +18,7 @@ from samba_onnx.cli.compile_options import WHOLE
 from samba_onnx.cli.failures import EXIT_USAGE, answer_or_complain
 from samba_onnx.cli.plain_help import PanelCommand, PanelGroup
 from samba_onnx.compiling.settings_files import file_defaults
+from samba_onnx.safety.deferred import defer_imports
 from samba_onnx.tools import Tool, find_tools
 
 COMPLETION_VARIABLE = "_SAMBA_PORT_COMPLETE"
@@ -37,6 +38,7 @@ def answer(arguments: Sequence[str]) -> int:
     Returns:
         The exit status; see :func:`samba_onnx.cli.main`.
     """
+    defer_imports()
     if "-vv" not in arguments:
         warnings.simplefilter("ignore")  # of libraries, about themselves
     return run_command(arguments)
@@ -55,7 +57,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    command = typer.main.get_command(build_application(_markup()))
+    command = typer.main.get_command(build_application(_markup(), "".join(arguments[:1])))
     if not arguments and COMPLETION_VARIABLE not in os.environ:
         # Help that nobody asked for is no answer, but says what is missing.
         with contextlib.redirect_stdout(sys.stderr):
@@ -107,14 +109,15 @@ def _options(
     """
 
 
-def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
+def build_application(markup: Literal["rich"] | None = None, only: str = "") -> typer.Typer:
     """Return the application.
 
     Args:
         markup: How help looks: ``rich`` with frames, None as plain text.
+        only: The command that is needed; the application has all where there is no such command.
 
     Returns:
-        A typer application with all commands.
+        A typer application.
     """
     application = typer.Typer(
         name="samba-port",
@@ -125,7 +128,10 @@ def build_application(markup: Literal["rich"] | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     application.callback(help=_help(_options))(_options)
-    for tool in find_tools().values():
+    tools = (
+        find_tools()
+    )  # of which to read the options of all takes longer than to plan a small model
+    for tool in [tools[only]] if only in tools else tools.values():
         if tool.commands:
             application.add_typer(_group(tool, markup), rich_help_panel=tool.group)
         else:

@@ -11,7 +11,6 @@ import functools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,10 +18,10 @@ import onnx_ir as ir
 
 from samba_onnx.comparing.element_errors import own_tolerance
 from samba_onnx.comparing.rounding_depth import rounding_depth
+from samba_onnx.comparing.sample import OtherShapeError, Sample
 from samba_onnx.comparing.sample_inputs import DYNAMIC_SIZE, input_ranges, random_inputs
 from samba_onnx.comparing.sample_limits import count_of_runs, may_never_end, obstacle
 from samba_onnx.errors import InvalidModelError, ModelLimitError, TimeLimitError, UsageError
-from samba_onnx.facts.domains import is_custom
 from samba_onnx.facts.dtypes import tensor_element
 from samba_onnx.facts.families import QUANTISING
 from samba_onnx.facts.tolerances import OUTPUT, rounding_unit
@@ -31,7 +30,7 @@ from samba_onnx.passes.rewrites.interface import dimensions
 from samba_onnx.passes.sharding.collectives import CONTENT, SHARDED
 from samba_onnx.pef import can_be_sample, encode_reference
 from samba_onnx.pef.manifest import ReferenceSample
-from samba_onnx.program.dataflow import each_node, name_of
+from samba_onnx.program.dataflow import name_of
 from samba_onnx.program.program import DEFAULT_GRAPH
 from samba_onnx.program.value_types import type_text
 from samba_onnx.safety.files import printable
@@ -48,21 +47,6 @@ SECONDS = 60.0
 at all needs a tenth of it, and one that never ends should not be waited for longer."""
 _ROUNDING: Final = frozenset({"Round", *QUANTISING})
 """Operators of rewritten models that round to whole numbers."""
-
-
-class OtherShapeError(InvalidModelError):
-    """An output has another shape than it is taken to have; of the right type it can be planned without one."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """What goes into the PEF."""
-
-    record: ReferenceSample | None = None
-    content: bytes | None = None
-    """Member ``reference.safetensors``."""
-    notes: tuple[str, ...] = ()
-    """Why there is no sample, when there is none although one was wanted."""
 
 
 def make_sample(
@@ -137,28 +121,6 @@ def _sampled(
 ) -> SampleRun:
     """Run the original on what the PEF is given, and on what it has as constants."""
     return run_sample(source, [{**given, **constants} for given in inputs], threads=1, **options)
-
-
-def forget_stated_outputs(model: ir.Model) -> None:
-    """Take away what a model states of the shapes of outputs that it computes.
-
-    Args:
-        model: A model before any pass.
-    """
-    for value in model.graph.outputs:
-        if value.producer() is not None:
-            value.shape = None
-
-
-def is_tried(model: ir.Model, custom_ops: Sequence[str] = ()) -> bool:
-    """Return whether the engine can be asked to prepare what a model was compiled to.
-
-    Args:
-        model: The rewritten model. Operators of domains that the engine cannot have are named in a note
-            instead.
-        custom_ops: Libraries with operators of such domains; with one, the engine is asked.
-    """
-    return bool(custom_ops) or not any(is_custom(node.domain) for node in each_node(model.graph))
 
 
 def keep_sample(

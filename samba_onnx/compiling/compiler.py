@@ -10,17 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, Unpack
 
-from samba_onnx.comparing.reference_sample import (
-    OtherShapeError,
-    Sample,
-    is_tried,
-    make_sample,
-)
+from samba_onnx.comparing.sample import OtherShapeError, Sample, is_tried
 from samba_onnx.compiling.compiler_settings import compiler_settings, pipeline_options
 from samba_onnx.compiling.onnx_planning import plan_onnx
 from samba_onnx.compiling.option import Front
@@ -36,6 +30,7 @@ from samba_onnx.pef.manifest import Manifest, SourceModel
 from samba_onnx.pef.sources import Source as Content
 from samba_onnx.program.program import Program
 from samba_onnx.runtime.engine.settings import library_paths
+from samba_onnx.version import installed_version
 
 if TYPE_CHECKING:
     import onnx
@@ -165,6 +160,8 @@ class OnnxSource:
         loaded, planned = plan_onnx(self.model, settings, sizes, constants)
 
         def sampled(planned: PlannedPrograms) -> Sample:
+            from samba_onnx.comparing.reference_sample import make_sample
+
             progress("sample")
             sampling = options.sampling
             return make_sample(
@@ -227,7 +224,7 @@ class ProgramSource:
         # Before the programs are planned, which consumes their models.
         source = SourceModel(
             self.name or self.programs[0].name,
-            f"torch {_torch_version()}".strip(),
+            f"torch {installed_version('torch')}".strip(),
             opset=0,
             nodes=sum(len(part.model.graph) for part in parts),
         )
@@ -370,10 +367,3 @@ def analyze_programs(
 
 def _programs(source: ProgramSource | Sequence[Program]) -> ProgramSource:
     return source if isinstance(source, ProgramSource) else ProgramSource(source)
-
-
-def _torch_version() -> str:
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return ""

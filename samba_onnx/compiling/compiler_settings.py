@@ -9,7 +9,6 @@ from typing import Final
 
 import onnx_ir as ir
 
-from samba_onnx.comparing.pass_guard import PassGuard
 from samba_onnx.compiling.choices import ShardingMode
 from samba_onnx.compiling.half_types import float16_type, precision_for
 from samba_onnx.compiling.model_options import InputShapes
@@ -30,6 +29,7 @@ from samba_onnx.passes.rewrites.legalisation.proofs import NARROW
 from samba_onnx.passes.sharding.sharded_programs import ParallelOptions
 from samba_onnx.passes.targets import LOOPING, Target, load_target, with_condition
 from samba_onnx.passes.timing.hosts import load_host
+from samba_onnx.passes.watching import PassWatch
 from samba_onnx.safety.files import printable
 
 __all__ = [
@@ -109,11 +109,18 @@ def compiler_settings(
         placement=str(placement.placement),
         host=load_host(placement.host),
         legalisation=legalisation_options(placement.legalise, placement.no_legalise),
-        guard=PassGuard if options.checks.check_passes else None,
+        guard=_watch if options.checks.check_passes else None,
         parallel=_parallel(options.chips),
         rules=chosen_rules(target, level, rules),
         texts=options.texts(),
     )
+
+
+def _watch(model: ir.Model) -> PassWatch:
+    # Only who asks for it pays for what compares.
+    from samba_onnx.comparing.pass_guard import PassGuard
+
+    return PassGuard(model)
 
 
 def chosen_target(options: CompileOptions) -> Target:

@@ -7,12 +7,12 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samba_onnx.errors import UsageError
 from samba_onnx.safety.files import open_regular, printable, read_document
+from samba_onnx.version import installed_version
 
 if TYPE_CHECKING:
     import onnx
@@ -153,14 +153,14 @@ def _parts(model: str) -> Iterator[str]:
     """Return texts that say what a model is."""
     # Another torch may export another graph of the same module.
     if is_torch_model(model):
-        yield f"torch {_version('torch')}"
+        yield f"torch {installed_version('torch')}"
     if is_factory(model):
         yield model
         source = _source_file(model)
         yield "" if source is None else _file_digest(str(source))
         return
     if is_configuration(model):
-        yield f"transformers {_version('transformers')}"
+        yield f"transformers {installed_version('transformers')}"
         yield _file_digest(str(configuration_file(model)))
         return
     yield _file_digest(model)
@@ -174,13 +174,6 @@ def _file_digest(path: str) -> str:
         while piece := file.read(_PIECE):
             digest.update(piece)
     return digest.hexdigest()
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _source_file(factory: str) -> Path | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from samba_onnx.comparing.reference_sample import forget_stated_outputs
+from samba_onnx.comparing.sample import forget_stated_outputs
 from samba_onnx.compiling.compiler_settings import with_fixed_inputs
 from samba_onnx.compiling.planning import CompilerSettings, PlannedPrograms, plan_sizes
 from samba_onnx.loading import LoadedModel, fix_inputs, load_model, onnx_program

@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 
-from samba_onnx.comparing.reference_sample import Sample
+from samba_onnx.comparing.sample import Sample
 from samba_onnx.errors import InternalError, InvalidModelError, ModelError, PefError, UsageError
 from samba_onnx.passes.planning.emission import emit_stage, index_values, is_stored
 from samba_onnx.passes.planning.plan import GraphPlan

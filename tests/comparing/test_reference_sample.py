@@ -16,13 +16,12 @@ from onnx import TensorProto, helper
 import samba_onnx
 from samba_onnx.comparing import reference_sample, sample_limits
 from samba_onnx.comparing.reference_sample import (
-    Sample,
     _dimensions,
     _specifications,
-    is_tried,
     keep_sample,
     make_sample,
 )
+from samba_onnx.comparing.sample import Sample, is_tried
 from samba_onnx.comparing.sample_inputs import random_inputs
 from samba_onnx.comparing.sample_limits import obstacle
 from samba_onnx.errors import InvalidModelError, UsageError

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from samba_onnx.errors import UsageError
 from samba_onnx.passes.planning.fusion.patterns import NO_RULES, FusionRules
-from samba_onnx.passes.planning.fusion.rule_files import read_rules
 from samba_onnx.passes.targets import Target
 from samba_onnx.passes.targets.target_files import FOLDER
 from samba_onnx.safety.files import printable
@@ -51,7 +50,7 @@ def chosen_rules(target: Target, level: str, options: FusionOptions) -> FusionRu
             )
             raise UsageError(f"{what} stated for level {level}: they count at level {FUSING}")
         return NO_RULES
-    stated = NO_RULES if options.file is None else read_rules(options.file)
+    stated = NO_RULES if options.file is None else _read(options.file)
     # A file alone takes the place of the target's rules: whoever wants both says so.
     with_defaults = options.file is None if options.defaults is None else options.defaults
     if not with_defaults or target.fusion_rules is None:
@@ -70,9 +69,16 @@ def chosen_rules(target: Target, level: str, options: FusionOptions) -> FusionRu
 
 def _of_target(path: Path) -> FusionRules:
     """Read a target's rules; those of the package do not change while it runs."""
-    return _built_in(path) if path.parent == FOLDER else read_rules(path)
+    return _built_in(path) if path.parent == FOLDER else _read(path)
 
 
 @functools.cache
 def _built_in(path: Path) -> FusionRules:
+    return _read(path)
+
+
+def _read(path: str | os.PathLike[str]) -> FusionRules:
+    # What reads YAML takes as long to import as a small model to plan, which mostly has no rules.
+    from samba_onnx.passes.planning.fusion.rule_files import read_rules
+
     return read_rules(path)

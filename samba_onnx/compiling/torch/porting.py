@@ -22,7 +22,8 @@ from torch.export import ExportedProgram
 from samba_onnx.comparing.eager.inference import compare_with_eager
 from samba_onnx.comparing.eager.own_inputs import fitting_runs
 from samba_onnx.comparing.outcome import NotComparableError
-from samba_onnx.comparing.reference_sample import Sample, keep_sample
+from samba_onnx.comparing.reference_sample import keep_sample
+from samba_onnx.comparing.sample import Sample
 from samba_onnx.compiling.compiler import Compiled, ProgramSource, compile
 from samba_onnx.compiling.compiler_settings import chosen_target
 from samba_onnx.compiling.half_types import precision_for
