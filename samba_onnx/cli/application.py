@@ -128,9 +128,7 @@ def build_application(markup: Literal["rich"] | None = None, only: str = "") -> 
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     application.callback(help=_help(_options))(_options)
-    tools = (
-        find_tools()
-    )  # of which to read the options of all takes longer than to plan a small model
+    tools = find_tools()  # whose options take longer to read than a small plan
     for tool in [tools[only]] if only in tools else tools.values():
         if tool.commands:
             application.add_typer(_group(tool, markup), rich_help_panel=tool.group)
