@@ -157,6 +157,8 @@ class _Runner:
         self.metadata: dict[str, str] = {}
         self._interface = Interface.of(model)
         self._nodes, self._origins = count_nodes(model), origins_of(model)
+        self._length = len(model.graph)
+        """Of the graph without those inside it."""
         self._changes = 0
         self._ran_at: dict[str, int] = {}
 
@@ -208,11 +210,14 @@ class _Runner:
             raise
         except Exception as error:
             raise self._failure(name, error) from error
-        after = count_nodes(self.model)
+        # A pass that found nothing may have changed something all the same; a graph without bodies knows its length.
+        flat = not modified and before == self._length
+        after = len(self.model.graph) if flat else count_nodes(self.model)
         modified = bool(modified) or before != after
         if modified:
             inherit_metadata(self.model, origins)
             self._nodes, self._origins = after, origins_of(self.model)
+            self._length = len(self.model.graph)
             self._interface = self._interface.check(
                 self.model,
                 name,

@@ -106,7 +106,8 @@ def _find(values: Mapping[str, ir.Value], name: str) -> ir.Value:
 
 
 def _value_info(values: Mapping[str, ir.Value], name: str) -> onnx.ValueInfoProto:
-    return ir.to_proto(_find(values, name))
+    # Not ir.to_proto, which asks a value for every protocol that it may fulfil: a fifth of writing a PEF.
+    return ir.serde.serialize_value(_find(values, name))
 
 
 def _initializer(
@@ -116,7 +117,7 @@ def _initializer(
     if tensor is None:
         raise InternalError(f"initializer {name!r} has no content: please report this")
     if stored is None:
-        inline: onnx.TensorProto = ir.to_proto(_in_memory(tensor))
+        inline = ir.serde.serialize_tensor(_in_memory(tensor))
         # Initializers may share a tensor, which has the name of one of them.
         inline.name = name
         return inline
