@@ -158,7 +158,7 @@ class _Runner:
         self._interface = Interface.of(model)
         self._nodes, self._origins = count_nodes(model), origins_of(model)
         self._length = len(model.graph)
-        """Of the graph without those inside it."""
+        """How many of them are not inside a body."""
         self._changes = 0
         self._ran_at: dict[str, int] = {}
 
