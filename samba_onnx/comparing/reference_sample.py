@@ -94,15 +94,7 @@ def make_sample(
     wide = replaced or _is_rounded(model)
     options: dict[str, Any] = {"custom_ops": custom_ops, "wide": wide, "seconds": seconds}
     trial = functools.partial(_sampled, loaded.source(source), constants or {}, **options)
-    try:
-        inputs, run = _checked(trial, model, seed, loaded.path or loaded.summary.name)
-    except TimeLimitError:
-        if wanted or may_never_end(model):
-            raise
-        # It is only slow, here and now: what was compiled is right without a sample.
-        return _without(
-            f"the original took longer than {seconds:g} s; --sample-seconds gives it more"
-        )
+    inputs, run = _checked(trial, model, seed, loaded.path or loaded.summary.name, wanted=wanted)
     if run.not_sampled:
         return _without(run.not_sampled)
     return _kept(inputs, run, graph, seed, rounding_depth(model))
@@ -233,11 +225,22 @@ def _differing(
 
 
 def _checked(
-    trial: Callable[..., SampleRun], model: ir.Model, seed: int, source: object
+    trial: Callable[..., SampleRun],
+    model: ir.Model,
+    seed: int,
+    source: object,
+    *,
+    wanted: bool | None,
 ) -> tuple[list[dict[str, npt.NDArray[Any]]], SampleRun]:
-    """Run the original, and refuse answers that contradict the model; say why where no inputs can be drawn."""
+    """Run the original, and refuse answers that contradict the model; say why where there are none."""
     try:
         inputs, run = _answered(trial, model, seed)
+    except TimeLimitError:
+        if wanted or may_never_end(model):
+            raise
+        # It is only slow, here and now: what was compiled is right without a sample.
+        reason = "the original needs more time than it was given (--sample-seconds)"
+        return [], SampleRun((), (), reason)
     except (UsageError, KeyError) as error:
         return [], SampleRun((), (), str(error))
     for outputs in run.outputs:

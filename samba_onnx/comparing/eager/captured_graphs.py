@@ -79,7 +79,7 @@ class _Recording(fx.Interpreter):
         else:
             self.values[n] = super().run_node(n)
         if is_unwritten(n):
-            # Else a number that nobody computed, and now and then no number, would be compared.
+            # Otherwise a number that nobody computed, or what is no number, would be compared.
             self.values[n].zero_()
         return self.values[n]
 
@@ -88,7 +88,7 @@ def is_unwritten(node: fx.Node) -> bool:
     """Return whether an operator only takes memory, as circular padding does before it fills it.
 
     Args:
-        node: Of a graph of ATen operators.
+        node: A node of a graph of ATen operators.
     """
     name = getattr(node.target, "overloadpacket", None)
     return getattr(name, "__name__", "") in _UNWRITTEN
