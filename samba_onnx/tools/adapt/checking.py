@@ -300,12 +300,14 @@ def _tensor_error(
 ) -> float:
     if found is None or found.shape != expected.shape:
         return math.inf
-    difference = np.abs(expected - found)
+    # Infinities that are the same, as of a mask, have no difference that is a number.
+    difference = np.abs(np.where(expected == found, 0.0, expected - found))
     if noise is not None:
         difference = np.where(noise > 0, 0.0, difference)
     if not difference.size:
         return 0.0
-    return float(difference.max() / max(float(np.abs(expected).max()), 1e-6))
+    largest = np.abs(expected[np.isfinite(expected)]).max(initial=1e-6)
+    return float(difference.max() / largest)
 
 
 def _printed(expected: Sequence[str], found: Sequence[str]) -> list[str]:
