@@ -106,7 +106,7 @@ def _lines(source: ProgramFile, roles: StepRoles, branch: cst.BaseSuite) -> Iter
             yield f"if {source.code(one.test)}:"
             yield from (f"    {line}" for line in (*_lines(source, roles, one.body), "pass"))
         else:
-            yield _code(cst.Module(body=[one])).strip()
+            yield source.code(one)
 
 
 def _is_autocast(source: ProgramFile, block: cst.With) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from samba_onnx.tools.adapt.modes import asks_for_mode, mode_of
-from samba_onnx.tools.adapt.name_units import attribute_name, root_unit, unit_of, walk
+from samba_onnx.tools.adapt.name_units import root_unit, unit_of, walk
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.roles import Role, StepPart
 from samba_onnx.tools.adapt.slicing import Slice
@@ -149,7 +149,9 @@ def _is_left(port: ProgramPort, statement: cst.BaseStatement) -> bool:
     block = list(port.source.block(statement))
     rest = block[block.index(statement) + 1 :]
     return not any(
-        isinstance(call, cst.Call) and mode_of(call) == "train" for one in rest for call in walk(one)
+        isinstance(call, cst.Call) and mode_of(call) == "train"
+        for one in rest
+        for call in walk(one)
     )
 
 
