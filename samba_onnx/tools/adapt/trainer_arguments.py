@@ -73,9 +73,9 @@ class TrainerSettings:
     """What a Trainer is given, as code."""
 
     settings: Mapping[str, str]
-    """Of its TrainingArguments."""
+    """What its TrainingArguments say, by their names."""
     parts: Mapping[str, cst.BaseExpression]
-    """Of itself."""
+    """What it is given itself, by the names of its arguments."""
     made: cst.Call | None
     """The call of TrainingArguments."""
 
