@@ -61,6 +61,7 @@ class HostEdits:
     def _gradient(self, node: cst.Attribute) -> None:
         """Refuse a gradient that is read while the program trains, of whatever it is: the RDU keeps its own."""
         statement = self.source.statement(node)
+        # `p.grad = None` reads nothing; and a module's own methods are looked at where they are called.
         is_target = isinstance(self.source.parent(node), cst.AssignTarget)
         is_own = self.source.is_module(self.source.class_of(self.source.frame(node)))
         if is_target or is_own or self.port.roles.of(statement) is not None:

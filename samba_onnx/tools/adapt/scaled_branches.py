@@ -52,6 +52,7 @@ def _plain_branch(source: ProgramFile, roles: StepRoles, node: cst.If) -> cst.Ba
     scaled = [any(_is_scaled(roles, one) for one in _inner(branch)) for branch in branches]
     # Only branches with a step in them: what else depends on the type is the author's.
     steps = [any(_differentiates(roles, one) for one in _inner(branch)) for branch in branches]
+    # One branch of each kind: two with a scaler are a choice of something else.
     if sorted(scaled) != [False, True] or not all(steps):
         return None
     texts = ["\n".join(_lines(source, roles, branch)) for branch in branches]

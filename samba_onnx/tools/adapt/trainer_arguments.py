@@ -107,6 +107,7 @@ def trainer_settings(source: ProgramFile, trainer: cst.Call) -> TrainerSettings:
     Raises:
         RefusedMethodError: It is told what a loop of this form does not do.
     """
+    # What is not known to be written out is refused: new versions have new arguments.
     parts: dict[str, cst.BaseExpression] = {}
     for place, one in enumerate(trainer.args):
         plain = _PLACES[place] if place < len(_PLACES) and not one.star else ""

@@ -219,6 +219,7 @@ class _Writing:
             raise RefusedMethodError(
                 self._trained.trainer, "it is given optimizers", "step them in a loop of your own"
             )
+        # torch's AdamW decays by 0.01 where nobody says otherwise, the Trainer by nothing.
         decay = given["weight_decay"]
         parameters = f"{model}.parameters(), weight_decay=0.0"
         lines = []
@@ -287,6 +288,7 @@ def _separated(arguments: list[cst.Arg]) -> list[cst.Arg]:
 
 def _removed(source: ProgramFile, trained: TrainerCall) -> list[cst.BaseStatement]:
     """Return the statements that only the Trainer needed: its class, and its arguments if nobody else reads them."""
+    # A line that others read as well stays: it is the author's, and does no harm.
     found: list[cst.BaseStatement] = []
     owner = source.definition(trained.trainer.func)
     if isinstance(owner, cst.ClassDef):

@@ -79,6 +79,7 @@ class TrainerStep:
                 if isinstance(node, cst.Assign)
                 and trained.model in target_units(node.targets[0].target)
             ]
+        # A variable of two values may have either where it is trained.
         made = values[0] if len(values) == 1 else None
         return made if isinstance(made, cst.Call) else None
 
@@ -104,6 +105,7 @@ class TrainerStep:
             plain, [fresh(self._trained.model), fresh(inputs), fresh("False")]
         )
         value = done.result
+        # `(loss, outputs) if return_outputs else loss`: a training step asks for the loss alone.
         if isinstance(value, cst.IfExp):
             value = value.orelse
         if value is None or isinstance(value, cst.Tuple):
@@ -126,6 +128,7 @@ class TrainerStep:
             if forward
             else []
         )
+        # The Trainer takes "loss" of a dictionary, and the first of a tuple.
         if returned and all(isinstance(one, cst.Dict) for one in returned):
             return 'outputs["loss"]'
         if returned and all(isinstance(one, cst.Tuple) for one in returned):

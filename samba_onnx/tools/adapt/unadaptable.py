@@ -203,6 +203,7 @@ def _refuse_several_models(port: ProgramPort, training: TrainedStep) -> None:
     function = training.level.frame
     if not isinstance(function, cst.FunctionDef):
         return
+    # By the code that makes them: folds and restarts make the same module anew, for the same PEF.
     kinds: dict[str, cst.Call] = {}
     for site in port.bindings.call_sites(function):
         for unit, value in port.bindings.passed(site, function).items():
