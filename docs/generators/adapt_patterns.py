@@ -103,8 +103,11 @@ the same. What SambaFlow alone has is refused with its line.
   smaller last batch is filled, and cut again.
 - A state of several tensors that one step hands to the next, as an LSTM's, has to be a tuple from the first step on.
 - `accelerate` is adapted for one process. Of Lightning, the loop is written out where `training_step`, `configure_optimizers`, loaders and `max_epochs` say
-  all of it: hooks, callbacks, manual optimization, metrics that a scheduler watches, `trainer.test` and loops over steps are refused. ignite, timm's and
-  the Trainer of transformers have the loop themselves, and are refused.
+  all of it: hooks, callbacks, manual optimization, metrics that a scheduler watches, `trainer.test` and loops over steps are refused. ignite and
+  timm's have the loop themselves, and are refused.
+- Of the Trainer of transformers, the loop is written out with its groups of parameters, schedule (linear, cosine, constant), clipping, seed and order of
+  data, with `compute_loss` where the program has one, as the Trainer of transformers 5 computes it. Sums over several batches, evaluation while it trains,
+  callbacks, narrower types, tokenizers that pad, and what is asked of the Trainer behind `train()` are refused with their lines.
 - Of command lines, argparse is adapted, and one command of click, fire or typer, whose options become those of SambaFlow's parser; absl, hydra and others
   are refused.
 - Set-up code is not executed to decide what the text does not say; without `--check`, nothing is.

@@ -24,11 +24,13 @@ from samba_onnx.tools.adapt.plain_form import PlainForm
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.replica_edits import ReplicaEdits
 from samba_onnx.tools.adapt.restoring import Restoring, uses_sambaflow
+from samba_onnx.tools.adapt.scaled_branches import with_plain_branches
 from samba_onnx.tools.adapt.slicing import Slicer
 from samba_onnx.tools.adapt.source import ProgramFile
 from samba_onnx.tools.adapt.source_file import ProgramModule
 from samba_onnx.tools.adapt.step_order import refuse_order, refuse_random
 from samba_onnx.tools.adapt.trained_step import TrainedStep
+from samba_onnx.tools.adapt.trainer_loop import with_trainer_loop
 from samba_onnx.tools.adapt.unadaptable import refuse_arguments, refuse_frameworks, refuse_step
 from samba_onnx.tools.adapt.whole_slices import with_whole_slices
 
@@ -139,7 +141,9 @@ def adapt_source(source: ProgramFile) -> Adapted:
     if uses_sambaflow(source):
         files = tuple(AdaptedFile(one.path, one.text, one.text, one.text) for one in source.files)
         return Adapted(files, (), (), is_already=True)
-    form = with_plain_sums(with_argparse(with_lightning_loop(PlainForm.of(source))))
+    form = with_plain_branches(
+        with_plain_sums(with_argparse(with_trainer_loop(with_lightning_loop(PlainForm.of(source)))))
+    )
     port = ProgramPort(form.source)
     refused = any(one.pattern == "framework" and one.blocks for one in form.points)
     if refused or refuse_frameworks(port):

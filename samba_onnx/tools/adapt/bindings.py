@@ -367,7 +367,20 @@ def _targets(
     # Nested targets as `(a, b), c` have one index for all of the inner ones, which is enough to see what varies.
     if isinstance(target, cst.Tuple | cst.List):
         for index, element in enumerate(target.elements):
-            if unit_of(element.value):
-                yield Assignment(unit_of(element.value), value, index, node)
+            inner = element.value
+            known = value.elements if isinstance(value, cst.Tuple) else ()
+            if isinstance(inner, cst.Tuple | cst.List) and len(known) == len(target.elements):
+                yield from _targets(inner, known[index].value, node)
+            else:
+                for unit in _inner_units(inner):
+                    yield Assignment(unit, value, index, node)
     elif unit_of(target):
         yield Assignment(unit_of(target), value, None, node)
+
+
+def _inner_units(target: cst.BaseExpression) -> list[str]:
+    """Return the units of a nested target; those of parts, as ``x[0]``, are no new values."""
+    if unit_of(target):
+        return [unit_of(target)]
+    elements = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
+    return [unit for one in elements for unit in _inner_units(one.value)]

@@ -181,7 +181,7 @@ def _compared(
     request: CheckRequest, original: Mapping[str, Any], adapted: Mapping[str, Any], folder: Path
 ) -> Check:
     infers = request.adapted.infers
-    tensors = _results(folder) if infers else _tensors(folder, original["names"])
+    tensors = _results(folder) if infers else _tensors(folder, original["names"], adapted["names"])
     errors = [
         _relative(expected, found)
         for expected, found in zip(original["losses"], adapted["losses"], strict=False)
@@ -242,9 +242,12 @@ def _relative(expected: float, found: float) -> float:
     return math.inf if math.isnan(error) else error
 
 
-def _tensors(folder: Path, names: Sequence[str]) -> list[CheckedTensor]:
+def _tensors(folder: Path, names: Sequence[str], others: Sequence[str]) -> list[CheckedTensor]:
     expected = load_file(folder / "original.safetensors")
     found = load_file(folder / "adapted.safetensors")
+    # By name where both have the same ones: groups of an optimizer may stand in another order.
+    if sorted(names) == sorted(others) and len({*names}) == len(names):
+        found = {f"{place}": found[f"{others.index(one)}"] for place, one in enumerate(names)}
     # Rounding decides the direction of steps that Adam makes of gradients that are zero but for it, as
     # of a bias before a normalisation, whose running mean moves with it.
     drift = max((_drift(expected, found, place) for place in range(len(names))), default=0.0)
@@ -300,12 +303,14 @@ def _tensor_error(
 ) -> float:
     if found is None or found.shape != expected.shape:
         return math.inf
-    difference = np.abs(expected - found)
+    # Infinities that are the same, as of a mask, have no difference that is a number.
+    difference = np.abs(np.where(expected == found, 0.0, expected - found))
     if noise is not None:
         difference = np.where(noise > 0, 0.0, difference)
     if not difference.size:
         return 0.0
-    return float(difference.max() / max(float(np.abs(expected).max()), 1e-6))
+    largest = np.abs(expected[np.isfinite(expected)]).max(initial=1e-6)
+    return float(difference.max() / largest)
 
 
 def _printed(expected: Sequence[str], found: Sequence[str]) -> list[str]:

@@ -56,6 +56,9 @@ class Flow:
         thing = self.bindings.thing(frame, unit)
         if isinstance(thing.owner, cst.ClassDef):
             return self._attribute(thing, unit, level)
+        criterion = self._criterion(thing)
+        if criterion:
+            return Origin(False, criterion)
         if thing.owner is not frame or level >= self.training.home:
             return Origin(any(map(self._is_repeated, self.bindings.assignments(thing))), unit)
         if self.bindings.assignments(thing):
@@ -84,6 +87,25 @@ class Flow:
             # `trainer.train()`: what the method calls `self.model` is `trainer.model` out here.
             return Origin(varies, f"{self.source.code(owner)}.{unit.partition('.')[2]}")
         return Origin(varies, unit)
+
+    def _criterion(self, thing: Thing) -> str:
+        """Return the code of a criterion that each step makes anew of the same values; empty for all else."""
+        # A criterion that every call makes anew is always the same one.
+        made = self.bindings.assignments(thing)
+        if len(made) != 1 or made[0].index is not None or made[0].repeated:
+            return ""
+        value = made[0].value
+        name = self.source.imported(getattr(value, "func", value))
+        again = self._is_repeated(made[0]) or isinstance(thing.owner, cst.FunctionDef)
+        known = not any(self._has_value(thing_frame(thing), unit) for unit in reads(value))
+        # Modules with weights are made once, or they would never learn.
+        is_loss = name.startswith("torch.nn.") and name.rpartition(".")[2].endswith("Loss")
+        return self.source.code(value) if again and known and is_loss else ""
+
+    def _has_value(self, frame: Frame, unit: str) -> bool:
+        """Whether a unit is a variable, and no import or constant of the module."""
+        thing = self.bindings.thing(frame, unit)
+        return not thing.is_global or bool(self.bindings.assignments(thing))
 
     def _local(self, thing: Thing) -> Origin:
         made = self.bindings.assignments(thing)

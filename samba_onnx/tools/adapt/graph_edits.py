@@ -21,13 +21,16 @@ from samba_onnx.tools.adapt.graph_code import (
     statements_text,
     substituted,
 )
-from samba_onnx.tools.adapt.name_units import reads, unit_of, writes
+from samba_onnx.tools.adapt.name_units import attribute_name, reads, unit_of, writes
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.roles import Role
 from samba_onnx.tools.adapt.run_edits import RunEdits
 from samba_onnx.tools.adapt.slice_values import Input, in_order
 from samba_onnx.tools.adapt.slicing import Slice
 from samba_onnx.tools.adapt.trained_step import TrainedStep
+
+_LIKE = frozenset({"new_zeros", "new_ones", "new_full", "new_empty", "new_tensor"})
+"""Methods of a tensor that make another one of its class."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,7 @@ class GraphEdits:
             if one.is_number
         }
         # States that are made of a converted weight are tensors of SambaFlow already, without a name.
-        if any("new_zeros" in one.text for one in self.port.source.files):
+        if any(attribute_name(call.func) in _LIKE for call in self.port.source.calls):
             carried = [
                 one for one in self.cut.inputs if unit_of(one.node) in writes(*self.cut.moved)
             ]

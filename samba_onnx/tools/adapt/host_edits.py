@@ -9,6 +9,7 @@ import libcst as cst
 
 from samba_onnx.tools.adapt.name_units import attribute_name, root_unit, target_units, unit_of, walk
 from samba_onnx.tools.adapt.port import ProgramPort
+from samba_onnx.tools.adapt.roles import Role
 from samba_onnx.tools.adapt.slicing import Slice
 from samba_onnx.tools.adapt.source import Frame
 from samba_onnx.tools.adapt.trained_step import TrainedStep
@@ -54,6 +55,28 @@ class HostEdits:
         for node in self.source.nodes:
             if isinstance(node, cst.Name | cst.Attribute) and self._is_model(node):
                 self._use(node)
+            if isinstance(node, cst.Attribute) and node.attr.value == "grad":
+                self._gradient(node)
+
+    def _gradient(self, node: cst.Attribute) -> None:
+        """Refuse a gradient that is read while the program trains, of whatever it is: the RDU keeps its own."""
+        statement = self.source.statement(node)
+        # `p.grad = None` reads nothing; and a module's own methods are looked at where they are called.
+        is_target = isinstance(self.source.parent(node), cst.AssignTarget)
+        is_own = self.source.is_module(self.source.class_of(self.source.frame(node)))
+        if is_target or is_own or self.port.roles.of(statement) is not None:
+            return
+        if self._moments(statement, 0).after:
+            self._refuse_gradients(statement)
+
+    def _refuse_gradients(self, statement: cst.BaseStatement) -> None:
+        self.port.points.add(
+            statement,
+            "weights-written",
+            "the program writes weights or reads gradients on the host while the RDU trains",
+            instead="call samba.session.to_cpu(model) before and samba.session.to_rdu(model) behind it; "
+            "gradients are sn_grad of the parameters",
+        )
 
     @cached_property
     def _traced(self) -> set[cst.FunctionDef]:
@@ -177,13 +200,7 @@ class HostEdits:
         names = self._weight_names(outer)
         changed = [one for one in walk(outer) if self._changes_weights(one, names)]
         if name in {"apply", "parameters", "named_parameters"} and changed:
-            self.port.points.add(
-                statement,
-                "weights-written",
-                "the program writes weights or reads gradients on the host while the RDU trains",
-                instead="call samba.session.to_cpu(model) before and samba.session.to_rdu(model) behind it; "
-                "gradients are sn_grad of the parameters",
-            )
+            self._refuse_gradients(statement)
         return False
 
     def _weight_names(self, outer: cst.CSTNode) -> set[str]:
@@ -246,7 +263,21 @@ class HostEdits:
             else call
         )
         what = "weights and buffers are copied to the host, which looks at them"
-        self.port.edits.insert_before(outer, text, "weights-to-host", what)
+        place = self.cut.place if self._is_before_step(outer) and self.cut.place else outer
+        self.port.edits.insert_before(place, text, "weights-to-host", what)
+
+    def _is_before_step(self, statement: cst.BaseStatement) -> bool:
+        """Whether a statement between forward pass and step looks at the weights that the step has not changed yet."""
+        # A run makes all of a step at once: what the weights were is copied before it.
+        block = list(self.source.block(self.training.backward.statement))
+        if statement not in block or self.cut.place not in block:
+            return False
+        steps = [
+            block.index(one.statement)
+            for one in self.training.parts
+            if one.role is Role.STEP and one.statement in block
+        ]
+        return block.index(self.cut.place) < block.index(statement) < max(steps, default=-1)
 
     def _call_text(self, unit: str, outer: cst.BaseStatement) -> str:
         frame = self.source.frame(outer)

@@ -10,6 +10,7 @@ import libcst as cst
 
 from samba_onnx.tools.adapt.bindings import Thing
 from samba_onnx.tools.adapt.graph_code import plain_name
+from samba_onnx.tools.adapt.modes import asks_for_mode, mode_of
 from samba_onnx.tools.adapt.name_units import attribute_name, reads, unit_of, walk, writes
 from samba_onnx.tools.adapt.plain_form import PlainForm
 from samba_onnx.tools.adapt.port import ProgramPort
@@ -35,17 +36,6 @@ _NO_MODELS: Final = (
     "torch.nn.Parameter",
 )
 _OWN_LOOPS: Final = frozenset({"generate", "sample", "predict", "encode"})
-_ASKING: Final = (
-    "Dropout",
-    "dropout",
-    "BatchNorm",
-    "torchvision",
-    "timm",
-    "torch.hub",
-    "transformers",
-    "torch.load",
-)
-"""Words in the text of programs whose modules may ask for their mode."""
 _CONDITIONAL: Final = (
     cst.Lambda, cst.ListComp, cst.GeneratorExp, cst.SetComp, cst.DictComp, cst.IfExp, cst.BooleanOperation,
     cst.While, cst.Assert, cst.Await, cst.Decorator,
@@ -231,22 +221,12 @@ def _refuse_without_call(port: ProgramPort) -> None:
 
 def _refuse_mode(port: ProgramPort, one: ModelCall) -> None:
     """Refuse inference in the mode of training, in which dropout and normalisation depend on the batch."""
-    modes = [
-        (
-            call,
-            "eval"
-            if [port.source.code(arg.value) for arg in call.args] == ["False"]
-            else attribute_name(call.func),
-        )
-        for call in port.source.calls
-        if attribute_name(call.func) in {"eval", "train"}
-    ]
-    texts = [file.text for file in port.source.files]
+    modes = [(call, mode_of(call)) for call in port.source.calls if mode_of(call)]
     # from_pretrained calls eval() itself.
     told = any(mode == "eval" for _, mode in modes) or any(
-        "from_pretrained" in text for text in texts
+        attribute_name(call.func) == "from_pretrained" for call in port.source.calls
     )
-    asks = any(word in text for text in texts for word in _ASKING)
+    asks = asks_for_mode(port, [one.model])
     trained = [call for call, mode in modes if mode == "train"]
     if asks and (trained or not told):
         port.points.add(

@@ -53,7 +53,9 @@ class OpenPoints:
         # The same place may be found from several statements of a step.
         is_module = isinstance(node, cst.Module)
         line = 1 if is_module else self.source.line(node)
-        code = "" if is_module else " ".join(self.source.code(node).split())[:_LONGEST]
+        # Comments above a statement are its own in the tree, and say nothing of what stands there.
+        shown = node.with_changes(leading_lines=()) if hasattr(node, "leading_lines") else node
+        code = "" if is_module else " ".join(self.source.code(shown).split())[:_LONGEST]
         point = OpenPoint(
             path=self.source.file(node).path,
             line=line,

@@ -54,6 +54,14 @@ class PlainForm:
         changed = self.rewritten(texts)
         return PlainForm(changed.source, self.original, {**self.compared, **texts}, self.points)
 
+    def comparing(self, texts: Mapping[str, str]) -> PlainForm:
+        """Return the program, which ``--check`` compares with other texts than its author's.
+
+        Args:
+            texts: The text of each file that is another one.
+        """
+        return PlainForm(self.source, self.original, {**self.compared, **texts}, self.points)
+
     def refuse(
         self, node: cst.CSTNode, pattern: str, why: str, *, instead: str, blocks: bool = True
     ) -> None:

@@ -7,7 +7,8 @@ from typing import Final
 
 import libcst as cst
 
-from samba_onnx.tools.adapt.name_units import attribute_name, root_unit, unit_of
+from samba_onnx.tools.adapt.modes import asks_for_mode, mode_of
+from samba_onnx.tools.adapt.name_units import root_unit, unit_of, walk
 from samba_onnx.tools.adapt.port import ProgramPort
 from samba_onnx.tools.adapt.roles import Role, StepPart
 from samba_onnx.tools.adapt.slicing import Slice
@@ -120,12 +121,9 @@ def _refuse_modes(port: ProgramPort, training: TrainedStep) -> None:
         isinstance(one, cst.If) for one in port.source.enclosing(training.backward.statement)
     )
     frames = [level.frame for level in training.levels]
-    texts = [file.text for file in port.source.files]
-    asks = any(
-        word in text for text in texts for word in ("ropout", "BatchNorm", "torchvision", "timm")
-    )
+    asks = asks_for_mode(port, training.models)
     for call in port.source.calls:
-        is_mode = attribute_name(call.func) == "eval" and not call.args
+        is_mode = mode_of(call) == "eval"
         inside = (
             port.source.contains(training.entry, call)
             or port.source.frame(call) in frames[: training.home]
@@ -150,7 +148,11 @@ def _is_left(port: ProgramPort, statement: cst.BaseStatement) -> bool:
         return False
     block = list(port.source.block(statement))
     rest = block[block.index(statement) + 1 :]
-    return not any(".train()" in port.source.code(one) for one in rest)
+    return not any(
+        isinstance(call, cst.Call) and mode_of(call) == "train"
+        for one in rest
+        for call in walk(one)
+    )
 
 
 def refuse_random(port: ProgramPort) -> None:

@@ -227,9 +227,7 @@ class Search:
         if not isinstance(function, cst.FunctionDef) or function.decorators:
             return True
         return any(
-            isinstance(node, cst.Name)
-            and node.value == function.name.value
-            and node is not function.name
+            self._names_function(node, function)
             and not self.source.contains(function, node)
             and not any(isinstance(one, cst.ImportAlias) for one in self.source.enclosing(node))
             for node in self.source.nodes
@@ -237,6 +235,16 @@ class Search:
             f'"{function.name.value}"' in self.source.text
             or f"'{function.name.value}'" in self.source.text
         )
+
+    def _names_function(self, node: cst.CSTNode, function: cst.FunctionDef) -> bool:
+        """Whether a name stands for a function; behind a dot, only for a method or one of another file."""
+        if not isinstance(node, cst.Name) or node.value != function.name.value:
+            return False
+        above = self.source.parent(node)
+        if isinstance(above, cst.Attribute) and above.attr is node:
+            is_method = self.source.class_of(function) is not None
+            return is_method or self.source.definition(above) is function
+        return node is not function.name
 
     def training(self, backward: StepPart) -> TrainedStep:
         """Return what belongs to a backward pass.

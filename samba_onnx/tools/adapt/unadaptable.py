@@ -6,6 +6,7 @@ from typing import Final
 
 import libcst as cst
 
+from samba_onnx.tools.adapt.modes import asks_for_mode, mode_of
 from samba_onnx.tools.adapt.name_units import attribute_name, root_unit, unit_of
 from samba_onnx.tools.adapt.port import ProgramPort, is_scheduler
 from samba_onnx.tools.adapt.roles import Role
@@ -21,6 +22,8 @@ _FRAMEWORKS: Final = {
 """Libraries that have the training loop, by their packages."""
 _KNOWN: Final = ("torch.", "accelerate.", "transformers.", "torchvision.", "copy.")
 """Libraries whose use of an optimizer is known: it is stepped by what the program says."""
+_NOTING: Final = frozenset({"join", "str", "repr", "print", "write", "info", "debug", "format"})
+"""Functions that make a text of the command line, or show it."""
 _TRAINERS: Final = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer"})
 
 
@@ -49,12 +52,21 @@ def refuse_arguments(port: ProgramPort) -> None:
             # argparse is told of the commands; and the name of the program is its first word still.
             if {"parse_args", "parse_known_args"} & set(calls) or _is_first(above[0]):
                 continue
+            if _is_noted(above):
+                continue
             port.points.add(
                 node,
                 "arguments-by-place",
                 "the program reads its command line itself, which now begins with compile or run",
                 instead="take its arguments by argparse, as options with a default",
             )
+
+
+def _is_noted(above: list[cst.CSTNode]) -> bool:
+    """Whether the whole command line is only put into a text, as into a log of how the program was called."""
+    call = above[1] if isinstance(above[0], cst.Arg) else None
+    name = attribute_name(call.func) or unit_of(call.func) if isinstance(call, cst.Call) else ""
+    return name in _NOTING or isinstance(above[0], cst.FormattedStringExpression)
 
 
 def _is_first(node: cst.CSTNode) -> bool:
@@ -130,6 +142,7 @@ def _refuse_details(port: ProgramPort, training: TrainedStep) -> None:
             instead="make the optimizer where the module is made",
         )
     _refuse_lasting_evaluation(port, training)
+    _refuse_several_models(port, training)
 
 
 def foreign_uses(port: ProgramPort, training: TrainedStep) -> list[cst.Call]:
@@ -166,14 +179,9 @@ def _library(port: ProgramPort, call: cst.Call) -> str:
 
 def _refuse_lasting_evaluation(port: ProgramPort, training: TrainedStep) -> None:
     """Refuse programs that go on to train in the mode of evaluation: the graph is compiled in one mode."""
-    calls = {attribute_name(call.func): call for call in port.source.calls if not call.args}
+    calls = {mode_of(call): call for call in port.source.calls}
     # Without layers that ask for the mode, there is no difference between the two.
-    asks = any(
-        word in file.text
-        for file in port.source.files
-        for word in ("Dropout", "dropout", "BatchNorm")
-    )
-    if "eval" not in calls or "train" in calls or not asks:
+    if "eval" not in calls or "train" in calls or not asks_for_mode(port, training.models):
         return
     frame = port.source.frame(calls["eval"])
     places = [
@@ -188,3 +196,36 @@ def _refuse_lasting_evaluation(port: ProgramPort, training: TrainedStep) -> None
             "the RDU trains with them",
             instead="call model.train() before each epoch",
         )
+
+
+def _refuse_several_models(port: ProgramPort, training: TrainedStep) -> None:
+    """Refuse a function that is given modules of several kinds to train: a PEF has the graph of one."""
+    function = training.level.frame
+    if not isinstance(function, cst.FunctionDef):
+        return
+    # By the code that makes them: folds and restarts make the same module anew, for the same PEF.
+    kinds: dict[str, cst.Call] = {}
+    for site in port.bindings.call_sites(function):
+        for unit, value in port.bindings.passed(site, function).items():
+            if port.bindings.resolve(function, unit) not in training.models:
+                continue
+            kinds.setdefault(_kind(port, site, value), site)
+    if len(kinds) > 1:
+        port.points.add(
+            list(kinds.values())[1],
+            "several-models",
+            "another module is trained here by the same function, and its graph needs a PEF of its own",
+            instead="choose by an option of the command line which of them is compiled and trained",
+        )
+
+
+def _kind(port: ProgramPort, site: cst.Call, value: cst.BaseExpression) -> str:
+    """Return what makes a module that a call is given, as code; its own text if nobody can tell."""
+    unit = unit_of(value)
+    made = [
+        one.value
+        for one in port.bindings.assignments(port.bindings.thing(port.source.frame(site), unit))
+        # The last one before the call: a variable may hold one module after the other.
+        if unit and port.source.line(one.node) <= port.source.line(site)
+    ]
+    return port.source.code(made[-1] if made else value)

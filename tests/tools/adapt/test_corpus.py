@@ -67,6 +67,7 @@ def _checks(samba_port: SambaPort, folder: Path, name: str) -> None:
     for begin, library in (
         ("accelerate", "accelerate"),
         ("fire", "fire"),
+        ("huggingface", "accelerate"),
         ("lightning", "pytorch_lightning"),
     ):
         if name.startswith(begin):

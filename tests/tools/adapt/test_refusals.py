@@ -63,6 +63,13 @@ print({call})
         ({"before": "optimizer.state.clear()"}, "optimizer-state", 15),
         ({"before": "model.eval() if step else model.train()"}, "lasting-evaluation", 15),
         ({"forward": " + torch.randn(8, 4)"}, "random-numbers", 9),
+        # Any gradient that the host reads, of whatever part of the model.
+        (
+            {"made": "part = model.body", "behind": "print(part[0].weight.grad)"},
+            "weights-written",
+            21,
+        ),
+        ({"before": "model.train(False) if step else model.train()"}, "lasting-evaluation", 15),
         (
             {"top": "import opacus", "made": "optimizer = opacus.private(optimizer)"},
             "foreign-optimizer",
@@ -196,3 +203,132 @@ def test_a_module_of_lightning_with_other_bases_is_refused() -> None:
     text = text.replace("Lit(pl.LightningModule)", "Lit(Metrics, pl.LightningModule)")
     result = adapt_source(ProgramFile("lit.py", f"class Metrics: pass\n{text}"))
     assert [(point.pattern, point.line) for point in result.blocking] == [("framework", 5)]
+
+
+TRAINER = """\
+import torch
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
+
+class Own(Trainer):
+    {method}
+
+model = BertForSequenceClassification(BertConfig())
+options = TrainingArguments(
+    output_dir="out",
+    {setting}
+)
+trainer = {kind}(
+    model=model,
+    args=options,
+    train_dataset=[],
+    {given}
+)
+trainer.train()
+{behind}
+"""
+TRAINED = {"method": "pass", "setting": "seed=3,", "kind": "Trainer", "given": "", "behind": ""}
+
+
+@pytest.mark.parametrize(
+    ("places", "line"),
+    [
+        ({"setting": "gradient_accumulation_steps=4,"}, 10),
+        ({"setting": "eval_strategy='epoch',"}, 10),
+        ({"setting": "bf16=True,"}, 10),
+        ({"setting": "lr_scheduler_type='polynomial',"}, 10),
+        ({"given": "callbacks=[print],"}, 16),
+        ({"given": "tokenizer=print,"}, 12),
+        ({"behind": "trainer.evaluate()"}, 19),
+        ({"kind": "Own", "method": "def log(self, logs): print(logs)"}, 5),
+        (
+            {
+                "kind": "Own",
+                "method": "def compute_loss(self, model, inputs, return_outputs=False): return self.args.x",
+            },
+            5,
+        ),
+    ],
+)
+def test_what_a_trainer_does_more_is_named(places: dict[str, str], line: int) -> None:
+    result = adapt_source(ProgramFile("train.py", TRAINER.format(**{**TRAINED, **places})))
+    points = [point for point in result.blocking if point.line == line]
+    assert {point.pattern for point in points} == {"framework"}
+
+
+def test_the_loop_of_a_trainer_is_written_out() -> None:
+    result = adapt_source(ProgramFile("train.py", TRAINER.format(**TRAINED)))
+    assert result.blocking == ()
+    assert "transformers.set_seed(3)" in result.text
+    # The original is compared without a smaller last batch.
+    assert "dataloader_drop_last=True" in result.files[0].compared
+    assert "dataloader_drop_last" not in result.files[0].original
+
+
+def test_a_function_that_trains_modules_of_two_kinds_is_named() -> None:
+    text = """\
+import torch
+
+def train(net):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        net(torch.ones(2, 3)).mean().backward()
+        optimizer.step()
+
+small = torch.nn.Linear(3, 1)
+train(small)
+other = torch.nn.Linear(3, {size})
+train(other)
+"""
+    one = adapt_source(ProgramFile("train.py", text.format(size=1)))
+    two = adapt_source(ProgramFile("train.py", text.format(size=2)))
+    assert one.blocking == ()
+    assert [(point.pattern, point.line) for point in two.blocking] == [("several-models", 13)]
+
+
+def test_branches_of_a_scaler_that_differ_are_left_alone() -> None:
+    text = """\
+import torch
+
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler()
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.ones(2, 3)).mean()
+    if scaler:
+        scaler.scale({scaled}).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    else:
+        # without it
+        loss.backward()
+        optimizer.step()
+"""
+    same = adapt_source(ProgramFile("train.py", text.format(scaled="loss")))
+    other = adapt_source(ProgramFile("train.py", text.format(scaled="loss * 2")))
+    assert same.blocking == ()
+    assert "several-steps" in {point.pattern for point in other.blocking}
+
+
+def test_functions_of_the_name_of_a_method_of_a_library_are_not_called_by_it() -> None:
+    text = """\
+import torch
+
+def profile(net):
+    with torch.profiler.profile():
+        net(torch.ones(2, 3)).mean().backward()
+
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+(first, second), third = (torch.ones(2, 3), torch.zeros(2, 3)), torch.ones(2, 1)
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = torch.nn.MSELoss()(model(first + second), third)
+    loss.backward()
+    optimizer.step()
+"""
+    result = adapt_source(ProgramFile("train.py", text))
+    assert result.blocking == ()
+    # Parts of a nested target are tensors of the program, and come in as inputs.
+    assert "def forward(self, first, second, third)" in result.text
