@@ -37,7 +37,9 @@ class InputSpec:
         self.name = symbol.name
         self.type = symbol.type
         self.shape = symbol.shape
-        self.index_checks = tuple(IndexCheck(one) for one in demands if one.input == symbol.name)
+        self.index_checks = tuple(
+            IndexCheck(demand) for demand in demands if demand.input == symbol.name
+        )
         """Checks of the integers that it holds."""
         element = tensor_element(symbol.type)
         self.dtype: np.dtype[Any] | None = element.numpy if element else None

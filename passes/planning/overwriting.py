@@ -79,7 +79,7 @@ def overwrite_last(groups: Sequence[Group], roles: Roles) -> tuple[Group, ...]:
         # ZEROGRAD sets to zero before, are meant for whoever reads them after it.
         kind = groups[place[producer]].type
         readers = (place[flow.nodes[reader]] for reader in flow.readers.get(old, ()))
-        last = max((one for one in readers if groups[one].type is kind), default=-1)
+        last = max((reader for reader in readers if groups[reader].type is kind), default=-1)
         if last > place[producer]:
             moves[producer] = max(last, moves.get(producer, last))
     return _moved(groups, moves) if moves else tuple(groups)

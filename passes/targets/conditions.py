@@ -169,7 +169,7 @@ def _part(summary: TargetSummary, count: int, tiles: int | None, name: str) -> T
         summary,
         tiers=tuple(_tier_part(tier, count, tiles) for tier in summary.tiers),
         peak_flops=peaks,
-        assumptions=tuple(_scaled(one, count / tiles) for one in summary.assumptions),
+        assumptions=tuple(_scaled(assumption, count / tiles) for assumption in summary.assumptions),
     )
 
 

@@ -75,7 +75,11 @@ class Walk(Generic[Place]):
         operands = self._verdicts if reads is None else reads
         # What was never compared counts as right: it can be blamed for nothing.
         sound = all(self._verdicts.get(operand, True) for operand in operands)
-        wrong = [one for one in verdicts if not one.passed and one.of_allowed > self._tolerated]
+        wrong = [
+            verdict
+            for verdict in verdicts
+            if not verdict.passed and verdict.of_allowed > self._tolerated
+        ]
         # Each place is remembered, also behind the first difference: later ones
         # may be wrong of themselves.
         self._verdicts[place] = not wrong

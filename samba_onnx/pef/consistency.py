@@ -231,7 +231,13 @@ def _check_symbol(symbol: Symbol, index: _Index) -> None:
 
 def _check_demands(graph: Graph, index: _Index) -> None:
     """Refuse demands of what is no input of a graph, and of parts that it cannot have."""
-    _known("graph", graph.name, "input", (one.input for one in graph.index_demands), graph.inputs)
+    _known(
+        "graph",
+        graph.name,
+        "input",
+        (index_demand.input for index_demand in graph.index_demands),
+        graph.inputs,
+    )
     for demand in graph.index_demands:
         symbol, name = index.symbols[demand.input], f"graph {graph.name}"
         shape, element = symbol.whole_shape, tensor_element(symbol.type)

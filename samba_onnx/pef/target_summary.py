@@ -185,7 +185,11 @@ class TargetSummary:
     def alone(self) -> TargetSummary:
         """Return the figures without those of the link between RDUs, for a program of one RDU."""
         # Assumptions are named after the keys of the target's file.
-        own = tuple(one for one in self.assumptions if not one.name.startswith("rdu_link."))
+        own = tuple(
+            assumption
+            for assumption in self.assumptions
+            if not assumption.name.startswith("rdu_link.")
+        )
         return replace(
             self, assumptions=own, rdu_link_bytes_per_second=0.0, rdu_link_latency_seconds=0.0
         )

@@ -76,11 +76,11 @@ def _total(totals: tuple[TransferTotal, ...]) -> str:
 
 def _sizes(report: Report) -> Iterator[str]:
     """Say which sizes are open, and which inputs are none; sizes that were assumed are a note."""
-    dynamic = dict.fromkeys(one.option for one in report.dynamic_dimensions)
+    dynamic = dict.fromkeys(dimension.option for dimension in report.dynamic_dimensions)
     if dynamic:
         yield f"dynamic, which runs on the CPU; made static with {' '.join(dynamic)}"
     if report.fixed_inputs:
-        fixed = [f"{one.name}={one.value}" for one in report.fixed_inputs]
+        fixed = [f"{fixed_input.name}={fixed_input.value}" for fixed_input in report.fixed_inputs]
         yield f"fixed as constants: {some(fixed, _NAMES)}"
 
 

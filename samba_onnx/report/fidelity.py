@@ -84,17 +84,22 @@ def signature(manifest: Manifest) -> PublishedProgram:
         manifest: A PEF's manifest.
     """
     sections = manifest.sections
-    used = {name for one in sections for name in (*one.inputs, *one.outputs, *one.weights)}
+    used = {
+        name
+        for section in sections
+        for name in (*section.inputs, *section.outputs, *section.weights)
+    }
     types = {s.type.removeprefix("tensor(").rstrip(")") for s in manifest.symbols if s.name in used}
     return PublishedProgram(
         target=manifest.target.name,
         level=manifest.level,
-        training=any(one.type is SectionType.BCKWD for one in sections),
+        training=any(section.type is SectionType.BCKWD for section in sections),
         rdus=1 if manifest.parallel is None else manifest.parallel.rdus,
         types=frozenset(types.intersection(_FLOATS)),
-        operators=frozenset(name for one in sections for name in one.operators) - REARRANGING,
-        flops=sum(one.flops for one in sections),
-        bytes=sum(one.bytes for one in sections),
+        operators=frozenset(name for section in sections for name in section.operators)
+        - REARRANGING,
+        flops=sum(section.flops for section in sections),
+        bytes=sum(section.bytes for section in sections),
     )
 
 
@@ -107,7 +112,7 @@ def coverage(manifest: Manifest, graphs: Sequence[Graph]) -> ValidatedShare:
     """
     own = signature(manifest)
     # A device with other figures is none on which anything was measured.
-    supposed = any(one.note == SUPPOSED for one in manifest.target.assumptions)
+    supposed = any(assumption.note == SUPPOSED for assumption in manifest.target.assumptions)
     like = () if supposed else _about(own)
     total = sum(run_time(manifest, graph).total for graph in graphs)
     known = frozenset[str]().union(*(row.operators for row in like), REARRANGING)

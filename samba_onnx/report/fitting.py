@@ -93,8 +93,8 @@ def fit_size(
     return FitSizeReport(
         size=size,
         reserved_bytes=reserved,
-        needed_bytes=max((one.peak_bytes for one in timelines), default=0),
-        streamed_bytes=max((one.streamed_bytes for one in timelines), default=0),
+        needed_bytes=max((timeline.peak_bytes for timeline in timelines), default=0),
+        streamed_bytes=max((timeline.streamed_bytes for timeline in timelines), default=0),
         modelled_seconds=modelled_time(manifest, run_graphs(manifest)).total_seconds,
         refusal=refusal,
     )

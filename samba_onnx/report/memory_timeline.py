@@ -138,7 +138,9 @@ def _graph_memory(manifest: Manifest, graph: Graph) -> GraphMemoryReport:
         peak_kinds=_by(entries[peak], 1),
         peak_tiers=_by(entries[peak], 0),
         largest=_largest(
-            manifest, graph, [one for one in lifetimes if one.first <= peak <= one.last]
+            manifest,
+            graph,
+            [lifetime for lifetime in lifetimes if lifetime.first <= peak <= lifetime.last],
         ),
         streamed_bytes=sum(streamed),
         calls=tuple(
@@ -263,7 +265,7 @@ def _stretches(
 
 def _values(values: Sequence[MemoryValueReport]) -> RenderableType:
     cells = [
-        (one.name, one.kind.replace("_", " "), one.tier, byte_text(one.bytes), one.layer)
-        for one in values
+        (value.name, value.kind.replace("_", " "), value.tier, byte_text(value.bytes), value.layer)
+        for value in values
     ]
     return table(("largest values at the peak", "kind", "tier", ">bytes", "layer"), cells)

@@ -150,8 +150,13 @@ def parallel_text(cut: ParallelReport | None) -> RenderableType | None:
     contents: list[RenderableType] = [Text(line) for line in lines]
     if cut.exchanges:
         cells = [
-            (one.kind, f"{one.calls:,}", byte_text(one.bytes), second_text(one.modelled_seconds))
-            for one in cut.exchanges
+            (
+                exchange.kind,
+                f"{exchange.calls:,}",
+                byte_text(exchange.bytes),
+                second_text(exchange.modelled_seconds),
+            )
+            for exchange in cut.exchanges
         ]
         contents.append(table(("exchange", ">calls", ">sent by each", ">time per run"), cells))
     if cut.token_exchange_seconds:

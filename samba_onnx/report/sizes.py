@@ -74,10 +74,15 @@ def sizes_text(manifest: Manifest) -> str:
         such the shapes of its inputs, as `` [1x3x224x224]``.
     """
     stated, assumed = (
-        _bound_text([one for one in manifest.bound_dimensions if one.assumed is guess])
+        _bound_text(
+            [dimension for dimension in manifest.bound_dimensions if dimension.assumed is guess]
+        )
         for guess in (False, True)
     )
-    dynamic = [f"{_name(one.name, one.inputs)} dynamic" for one in manifest.dynamic_dimensions]
+    dynamic = [
+        f"{_name(dimension.name, dimension.inputs)} dynamic"
+        for dimension in manifest.dynamic_dimensions
+    ]
     parts = [", ".join(_few([*stated, *dynamic]))] if stated or dynamic else []
     if assumed:
         parts.append(f"assumed: {', '.join(_few(assumed))}")
@@ -93,8 +98,8 @@ def sizes_text(manifest: Manifest) -> str:
 def _bound_text(dimensions: list[BoundDimension]) -> list[str]:
     """Return ``batch 1 or 8`` of each dimension, with its sizes in all graphs."""
     sizes: dict[str, list[str]] = {}
-    for one in dimensions:
-        sizes.setdefault(_name(one.name, one.inputs), []).append(str(one.size))
+    for dimension in dimensions:
+        sizes.setdefault(_name(dimension.name, dimension.inputs), []).append(str(dimension.size))
     return [f"{name} {' or '.join(dict.fromkeys(each))}" for name, each in sizes.items()]
 
 

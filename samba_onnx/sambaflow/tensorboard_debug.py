@@ -43,7 +43,9 @@ def dump_accuracy_debug_info(
     writer = _writer()
     # Read before the run, which may set them anew.
     seeds = {
-        one.sn_name: to_torch(one.sn_grad) for one in traced_outputs if DEVICE.has(one.sn_grad_name)
+        output.sn_name: to_torch(output.sn_grad)
+        for output in traced_outputs
+        if DEVICE.has(output.sn_grad_name)
     }
     host, host_gradients = _computed_on_host(model, inputs, traced_outputs, seeds)
     device = SESSION.run(inputs, traced_outputs)
@@ -74,7 +76,7 @@ def _computed_on_host(
     """Return outputs by name and gradients of parameters by path, as eager torch computes them."""
     parameters = {path: one for path, one in model.named_parameters() if one.requires_grad}
     results = model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
-    outputs = dict(zip((one.sn_name for one in traced_outputs), _flat(results), strict=True))
+    outputs = dict(zip((output.sn_name for output in traced_outputs), _flat(results), strict=True))
     # Autograd refuses an output that no parameter has part in.
     seeded = {name: seed for name, seed in seeds.items() if outputs[name].requires_grad}
     found = (

@@ -32,10 +32,13 @@ def fuse(
     Returns:
         A context that marks what is computed inside, or does nothing where a module was marked.
     """
-    words = [type(one).__name__ if isinstance(one, nn.Module) else one for one in arguments]
+    words = [
+        type(argument).__name__ if isinstance(argument, nn.Module) else argument
+        for argument in arguments
+    ]
     record_hint(DIRECTIVE, {**({"on": words} if words else {}), **hints})
     name = _name(arguments, hints)
-    modules = [one for one in arguments if isinstance(one, nn.Module)]
+    modules = [argument for argument in arguments if isinstance(argument, nn.Module)]
     for module in modules:
         mark_module(module, name)
     # A module is marked for good; lines are marked only as long as the block lasts.

@@ -42,7 +42,9 @@ class HostSettings:
         self._kind = record.kind
         self._flags = [group.flags for group in record.groups]
         self._sizes = [len(group.parameters) for group in record.groups]
-        self._values = [group_hyperparameters(record.kind, one) for one in optimizer.param_groups]
+        self._values = [
+            group_hyperparameters(record.kind, group) for group in optimizer.param_groups
+        ]
         # Only optimizers that clip gradients have the attribute.
         self._norm = getattr(optimizer, "max_grad_norm", None)
         self._seen: list[Any] | None = None

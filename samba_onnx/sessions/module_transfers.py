@@ -117,4 +117,4 @@ def _on_device(tensors: dict[str, SambaTensor]) -> Iterator[SambaTensor]:
             "samba.utils.trace_graph(model, inputs, pef=...) first"
         )
     # Tied parameters are there once: they have one name.
-    yield from (one for one in tensors.values() if DEVICE.has(one.sn_region_name))
+    yield from (tensor for tensor in tensors.values() if DEVICE.has(tensor.sn_region_name))

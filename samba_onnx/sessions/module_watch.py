@@ -295,7 +295,7 @@ def _names_in(kind: Any) -> frozenset[str]:
 
 
 def _names_of(code: CodeType) -> set[str]:
-    inner = [_names_of(one) for one in code.co_consts if isinstance(one, CodeType)]
+    inner = [_names_of(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
     return set(code.co_names).union(*inner)
 
 

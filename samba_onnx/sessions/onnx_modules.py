@@ -203,7 +203,9 @@ def _optimized_module(
 
 
 def _owner(optimizers: Sequence[Optimizer]) -> OnnxModule:
-    parameters = [p for one in optimizers for group in one.param_groups for p in group["params"]]
+    parameters = [
+        p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]
+    ]
     owners: dict[int, OnnxModule | None] = {}
     for parameter in parameters:
         owner = getattr(parameter, _OWNER, None)

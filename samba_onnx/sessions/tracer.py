@@ -274,7 +274,7 @@ class Tracer:
         record: GraphRecord | None,
     ) -> tuple[TracedGraph, OptimizerSteps]:
         """Trace a module as it was compiled: with its backward half, or without."""
-        compiled = [from_json(one) for one in record.optimizers] if record else []
+        compiled = [from_json(optimizer) for optimizer in record.optimizers] if record else []
         with self._mode.on(), computing_in(stored_precision(self._program.manifest.metadata)):
             if record is None or not record.training:
                 program = forward_program(model, inputs)

@@ -237,7 +237,7 @@ def _arguments(make: Materializer, tensor: Tensor) -> tuple[tuple[Any, ...], dic
     if parameters.keys() >= _KEYWORDS:
         described = {"shape": tuple(tensor.shape), "dtype": tensor.dtype}
         return (), {**described, "requires_grad": tensor.requires_grad, **by_keyword}
-    places = [one for one in parameters.values() if one.kind in _POSITIONAL]
+    places = [parameter for parameter in parameters.values() if parameter.kind in _POSITIONAL]
     if len(places) > 1 and (places[1].default is places[1].empty or places[1].name == _RNG):
         return (tensor, RANDOM.rng(_name(tensor))), {}
     return (tensor,), by_keyword

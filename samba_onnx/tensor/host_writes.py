@@ -68,9 +68,9 @@ class HostWrites:
         Args:
             tensors: Their identities.
         """
-        for one in tensors:
-            self._watched.discard(one)
-            self.exposed.pop(one, None)
+        for tensor in tensors:
+            self._watched.discard(tensor)
+            self.exposed.pop(tensor, None)
 
     def expose(self, tensor: Tensor) -> None:
         """Note the content of a tensor that is about to be handed out for writing.

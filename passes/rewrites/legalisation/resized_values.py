@@ -45,7 +45,7 @@ def resize(draft: Draft) -> ir.Value:
     mode = draft.text("mode", "nearest")
     # A matrix has an element for each pair of old and new elements; places have one for each new
     # element.
-    widths = (one.size if mode != "nearest" else 1 for one in axes.values())
+    widths = (axis.size if mode != "nearest" else 1 for axis in axes.values())
     refuse_large(1, *(w * one.resized for w, one in zip(widths, axes.values(), strict=True)))
     where = {axis: positions(one, transformation) for axis, one in axes.items()}
     if mode == "nearest":
@@ -107,12 +107,12 @@ def _refuse_ambiguous(axes: Mapping[int, Axis], transformation: str, *, antialia
         CannotExpandError: An axis keeps its size, though its scale or crop is none that does, which onnxruntime does
             not look at where it filters, or where all axes are so; or it would not crop one whose scale is 1.
     """
-    kept = [one.size == one.resized for one in axes.values()]
+    kept = [axis.size == axis.resized for axis in axes.values()]
     if kept and (all(kept) or (antialias and any(kept))):
         raise CannotExpandError(
             "its scales or crop do not change the size of an axis, where runtimes differ"
         )
-    if transformation == _CROPS and any(one.scale == 1.0 for one in axes.values()):
+    if transformation == _CROPS and any(axis.scale == 1.0 for axis in axes.values()):
         raise CannotExpandError("it crops an axis of scale 1, where runtimes differ")
 
 

@@ -140,7 +140,10 @@ def _joint_graph(
     exported = runs.exported
     argins = {argin.name for argin in exported.program.argins}
     seeds = set(joint.seeds.values())
-    roles = {one.exported: operands[one.name] for one in exported.captured.placeholders}
+    roles = {
+        placeholder.exported: operands[placeholder.name]
+        for placeholder in exported.captured.placeholders
+    }
     known: dict[str, Any] = {}
     for role, node in joint.inputs.items():
         content = node.meta["val"]
@@ -154,9 +157,9 @@ def _joint_graph(
             return None
     order = joint.module.graph.find_nodes(op="placeholder")
     constants = {
-        joint.inputs[one.exported].name: exported.captured.constants[one.name]
-        for one in exported.captured.placeholders
-        if one.kind is PlaceholderKind.CONSTANT and one.exported in joint.inputs
+        joint.inputs[placeholder.exported].name: exported.captured.constants[placeholder.name]
+        for placeholder in exported.captured.placeholders
+        if placeholder.kind is PlaceholderKind.CONSTANT and placeholder.exported in joint.inputs
     }
     nodes = {node.name: known[node.name] for node in order}
     return CapturedGraph(joint.module, nodes, constants, _joint_results(runs, joint))

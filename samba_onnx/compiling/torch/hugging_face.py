@@ -187,7 +187,10 @@ def _module(config: PretrainedConfig, name: str) -> Any:
     """Build the module on random weights."""
     import transformers
 
-    stated = [getattr(transformers, str(one), None) for one in config.architectures or ()]
+    stated = [
+        getattr(transformers, str(architecture), None)
+        for architecture in config.architectures or ()
+    ]
     kind: Any = next((one for one in stated if hasattr(one, "_from_config")), None)
     build = transformers.AutoModel.from_config if kind is None else kind._from_config
     return _built(build, config, name)
@@ -241,7 +244,7 @@ def _candidates(module: nn.Module, config: PretrainedConfig) -> Iterator[dict[st
     """Return inputs by keyword, the simplest first."""
     known = inspect.signature(module.forward).parameters
     main = str(getattr(module, "main_input_name", "input_ids"))
-    dtype = next((one.dtype for one in module.parameters()), torch.float32)
+    dtype = next((parameter.dtype for parameter in module.parameters()), torch.float32)
     choices = {name: _choices(name, config, dtype) for name in _KINDS if name in known}
     first = [name for name in (main,) if name in choices]
     decoder = ["decoder_input_ids"] if "decoder_input_ids" in choices else []

@@ -117,7 +117,7 @@ def _writes_constants(program: ExportedProgram) -> bool:
     if not program.graph_signature.inputs_to_lifted_tensor_constants:
         return False
     graphs = [m for m in program.graph_module.modules() if isinstance(m, fx.GraphModule)]
-    schemas = [getattr(n.target, "_schema", None) for one in graphs for n in one.graph.nodes]
+    schemas = [getattr(n.target, "_schema", None) for graph in graphs for n in graph.graph.nodes]
     return any(schema is not None and schema.is_mutable for schema in schemas)
 
 

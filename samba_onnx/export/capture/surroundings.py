@@ -243,7 +243,7 @@ def forget_tensors(module: nn.Module) -> None:
         module: Functions that its classes and their files name are looked at.
     """
     for owner in owners(module):
-        for cache in [one for one in vars(owner).values() if type(one) is _CACHE]:
+        for cache in [var for var in vars(owner).values() if type(var) is _CACHE]:
             _clear(cache, lambda value: isinstance(value, Tensor))
 
 
@@ -270,10 +270,10 @@ class _Caches:
         # walk through all of it; the names of the interpreter are as old as any.
         if not _lists(objects, vars(sys)):
             if not _lists(objects, self._witness):
-                self._frozen = [weakref.ref(one) for one in _named_caches()]
+                self._frozen = [weakref.ref(cache) for cache in _named_caches()]
                 self._witness = []
             caches += [one for reference in self._frozen if (one := reference()) is not None]
-        return list({id(one): one for one in caches}.values())
+        return list({id(cache): cache for cache in caches}.values())
 
 
 _CACHES: Final = _Caches()
@@ -286,7 +286,7 @@ def _lists(objects: list[Any], one: object) -> bool:
 
 def _named_caches() -> Iterator[Any]:
     """Yield those functions that a module, or a class in one, has by name."""
-    modules = [one for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
+    modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     named = [value for module in modules for value in list(vars(module).values())]
     # By type(), as isinstance() asks an object, and deprecated ones warn when they are asked.
     classes = {id(one): one for one in named if issubclass(type(one), type)}.values()

@@ -165,7 +165,10 @@ class Variables:
             variables: The variables in question.
         """
         with torch._C.DisableTorchFunction():
-            return {one: _kept(one, set(), itertools.count(), _covered(one)) for one in variables}
+            return {
+                variable: _kept(variable, set(), itertools.count(), _covered(variable))
+                for variable in variables
+            }
 
     def changed(self, before: dict[Variable, Kept]) -> set[Variable]:
         """Return the variables that have another value than before.

@@ -53,7 +53,7 @@ def with_dropout_operands(
     Raises:
         ModelError: A dropout cannot be written with a mask from outside.
     """
-    inner = (one for one in graph_module.modules() if isinstance(one, fx.GraphModule))
+    inner = (module for module in graph_module.modules() if isinstance(module, fx.GraphModule))
     if not any(rate_of(node) for one in inner for node in one.graph.nodes):
         return None  # most graphs: they need no copy
     copied = fx.GraphModule(graph_module, _copy(graph_module.graph))

@@ -203,7 +203,7 @@ def _put_where_true(
 def _index_put(
     value: Tensor, indices: Sequence[Tensor | None], content: Tensor, accumulate: bool = False
 ) -> Tensor:
-    tensors = [one for one in indices if one is not None]
+    tensors = [index for index in indices if index is not None]
     if len(tensors) == 1 and tensors[0].dtype == torch.bool and content.numel():
         return _put_where_true(value, indices, content, accumulate)
     result: Tensor = aten.index_put.default(value, indices, content, accumulate)

@@ -92,10 +92,10 @@ def rounds_once(function: Callable[..., ir.Value]) -> Callable[..., ir.Value]:
             return function(context, *arguments)
         build, spec = context.build, ResultSpec(ir.DataType.FLOAT, context.result.shape)
         wide = [
-            build.cast(one, ir.DataType.FLOAT)
-            if isinstance(one, ir.Value) and element(one) == _NARROW
-            else one
-            for one in arguments
+            build.cast(argument, ir.DataType.FLOAT)
+            if isinstance(argument, ir.Value) and element(argument) == _NARROW
+            else argument
+            for argument in arguments
         ]
         result = function(dataclasses.replace(context, results=(spec,)), *wide)
         return build.cast(result, _NARROW)

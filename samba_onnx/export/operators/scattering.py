@@ -154,8 +154,8 @@ def index_put(
 ) -> ir.Value:
     """Write with one or several index tensors that are broadcast against each other."""
     build, shape = context.build, sizes(value)
-    tensors = [one for one in indices if one is not None]
-    if 0 in shape or any(count(one) == 0 for one in tensors):
+    tensors = [index for index in indices if index is not None]
+    if 0 in shape or any(count(tensor) == 0 for tensor in tensors):
         return value
     if len(tensors) == 1 and is_mask(tensors[0]):
         return _put_masked(build, value, indices, updates, accumulate)

@@ -244,7 +244,7 @@ def _bounds(user: fx.Node, node: fx.Node) -> _Bounds | None:
 def _subscripts(user: fx.Node, node: fx.Node) -> _Bounds | None:
     """Return what stands between brackets takes; masks cover axes of their own, and are not followed."""
     table, indices = _argument(user, "self"), _argument(user, "indices")
-    values = [one.meta["val"] for one in indices if isinstance(one, fx.Node)]
+    values = [index.meta["val"] for index in indices if isinstance(index, fx.Node)]
     # uint8 is torch's old type of masks.
     if not all(map(_is_integer, values)) or any(v.dtype is torch.uint8 for v in values):
         return None

@@ -254,8 +254,8 @@ def _marked(node: fx.Node, provenance: Provenance) -> Provenance:
 def _closest(provenances: Sequence[Provenance]) -> Provenance:
     """Return the provenance of what has several."""
     # One operand with a gradient is enough, be it the loss or what is beside it.
-    trains = any(one.trains for one in provenances)
-    related = [one for one in provenances if one.kinship]
+    trains = any(provenance.trains for provenance in provenances)
+    related = [provenance for provenance in provenances if provenance.kinship]
     # The only one keeps its number: it is the same value still.
     if len(related) == 1:
         return dataclasses.replace(related[0], trains=trains)
@@ -264,7 +264,7 @@ def _closest(provenances: Sequence[Provenance]) -> Provenance:
 
 
 def _numbers_of(provenances: Sequence[Provenance]) -> frozenset[int]:
-    related = [one for one in provenances if one.kinship]
+    related = [provenance for provenance in provenances if provenance.kinship]
     # 0 is what has nothing to do with losses.
     return frozenset().union(*(one.parts | {one.number} for one in related)) - {0}
 

@@ -81,4 +81,4 @@ def _match(program: Program, value: ir.Value, region: str, owner: ir.Value) -> N
     attributes = [ir.AttrInt64("to", int(owner.dtype))]
     graph.append(ir.Node("", "Cast", [value], attributes, outputs=[result]))
     # In its place: the order of outputs is what callers go by.
-    graph.outputs[:] = [result if one is value else one for one in graph.outputs]
+    graph.outputs[:] = [result if output is value else output for output in graph.outputs]

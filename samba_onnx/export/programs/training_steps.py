@@ -105,7 +105,9 @@ def with_optimizers(program: Program, optimizers: Sequence[OptimizerRecord]) -> 
         return program
     specs = {name: (element(v), sizes(v)) for name, v in differentiated(program).items()}
     for name, (dtype, _) in specs.items():
-        copies = any(one.fp32_params and name in one.parameters for one in optimizers)
+        copies = any(
+            optimizer.fp32_params and name in optimizer.parameters for optimizer in optimizers
+        )
         if copies and dtype in LOW_PRECISION and written_name(name) in program.residents:
             raise UsageError(
                 f"parameter {name!r} is written by the forward pass, as max_norm of embeddings does, "

@@ -61,9 +61,11 @@ def find_repeats(tokens: Sequence[Hashable], least: int = 3) -> list[Repeat]:
             for other in later
             if least <= other - place <= _LONGEST
         ]
-        looks -= 1 + sum(one.end + one.period - place for one in candidates)
+        looks -= 1 + sum(candidate.end + candidate.period - place for candidate in candidates)
         # One element less to look at is not worth a fold.
-        worth = [one for one in candidates if (one.times - 1) * one.period > 1]
+        worth = [
+            candidate for candidate in candidates if (candidate.times - 1) * candidate.period > 1
+        ]
         best = max(worth, key=lambda one: (one.end, -one.period), default=None)
         if best is None:
             place += 1

@@ -28,7 +28,7 @@ def with_plain_sums(form: PlainForm) -> PlainForm:
         for steps in [argument(call, "gradient_accumulation_steps")]
         if steps is not None and source.code(steps.value) != "1"
     ]
-    blocks = [one for one in source.nodes if isinstance(one, cst.With) and _accumulates(one)]
+    blocks = [node for node in source.nodes if isinstance(node, cst.With) and _accumulates(node)]
     # What is not of the documented form is refused by those who look for steps, with a better reason.
     if len(made) != 1 or len(blocks) != 1 or source.file(made[0][0]) is not source.file(blocks[0]):
         return form

@@ -212,7 +212,7 @@ def make_report(
         output=output,
         changes=adapted.changes,
         open_points=adapted.points,
-        files=tuple(FileReport(one.path, one.is_changed) for one in adapted.files),
+        files=tuple(FileReport(file.path, file.is_changed) for file in adapted.files),
         diff=adapted.diff,
         lint=lint_text_of(adapted.changed) if complete and not back else (),
         check=check,

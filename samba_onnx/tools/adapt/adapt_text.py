@@ -116,7 +116,7 @@ def _check(check: Check) -> RenderableType:
             f"{what}: {count_text(len(check.tensors), 'tensor')}, off by at most "
             f"{worst.error:.2g} ({worst.name}; {check.tolerance.weights:g} allowed)"
         )
-    ignored = sum(one.ignored for one in check.tensors)
+    ignored = sum(tensor.ignored for tensor in check.tensors)
     if ignored:
         lines.append(f"left out: {ignored} numbers whose gradients are nothing but rounding")
     if check.dropouts:

@@ -104,7 +104,7 @@ class Adapted:
     @property
     def changed(self) -> tuple[AdaptedFile, ...]:
         """The files of which anything was changed."""
-        return tuple(one for one in self.files if one.is_changed)
+        return tuple(file for file in self.files if file.is_changed)
 
     @property
     def blocking(self) -> tuple[OpenPoint, ...]:
@@ -114,7 +114,7 @@ class Adapted:
     @property
     def diff(self) -> str:
         """The differences of all files, as ``git apply`` takes them."""
-        return "".join(one.diff for one in self.files)
+        return "".join(file.diff for file in self.files)
 
 
 def patch_name(path: str) -> str:
@@ -139,13 +139,15 @@ def adapt_source(source: ProgramFile) -> Adapted:
     """
     # A program that cannot be adapted still shows what could be: --partial writes that.
     if uses_sambaflow(source):
-        files = tuple(AdaptedFile(one.path, one.text, one.text, one.text) for one in source.files)
+        files = tuple(
+            AdaptedFile(file.path, file.text, file.text, file.text) for file in source.files
+        )
         return Adapted(files, (), (), is_already=True)
     form = with_plain_branches(
         with_plain_sums(with_argparse(with_trainer_loop(with_lightning_loop(PlainForm.of(source)))))
     )
     port = ProgramPort(form.source)
-    refused = any(one.pattern == "framework" and one.blocks for one in form.points)
+    refused = any(point.pattern == "framework" and point.blocks for point in form.points)
     if refused or refuse_frameworks(port):
         return _result(form, port.edits, port.points)
     if not port.search.backwards():
@@ -186,7 +188,9 @@ def restore_source(source: ProgramFile) -> Adapted:
         source: The program.
     """
     if not uses_sambaflow(source):
-        files = tuple(AdaptedFile(one.path, one.text, one.text, one.text) for one in source.files)
+        files = tuple(
+            AdaptedFile(file.path, file.text, file.text, file.text) for file in source.files
+        )
         return Adapted(files, (), (), is_already=True)
     restoring = Restoring(source)
     restoring.plan()
@@ -205,9 +209,9 @@ def _result(
     order = {one.path: place for place, one in enumerate(source.files)}
     places = [replace(one, line=lines[one.path][one.line]) for one in points.found]
     places += form.points
-    made = [replace(one, line=lines[one.path][one.line]) for one in edits.changes]
+    made = [replace(change, line=lines[change.path][change.line]) for change in edits.changes]
     compared = form.lines(form.compared)
-    files = tuple(_adapted_file(form, edits, one) for one in source.files)
+    files = tuple(_adapted_file(form, edits, file) for file in source.files)
     return Adapted(
         files,
         tuple(sorted(made, key=lambda one: (order[one.path], one.line))),

@@ -64,8 +64,8 @@ class BatchEdits:
     def _loaders(self) -> list[cst.Call]:
         """Return the calls that make what the training goes through."""
         # A loader that nobody can follow is one of those in the file.
-        made = [one for one in self.source.calls if self.source.imported(one.func) == _LOADER]
-        found = [one for loop in self.loops() for one in self._makers(loop)]
+        made = [call for call in self.source.calls if self.source.imported(call.func) == _LOADER]
+        found = [maker for loop in self.loops() for maker in self._makers(loop)]
         chosen = [one for one in made if one in found]
         # Loaders that nobody can follow: those that shuffle are for training.
         shuffled = [one for one in made if argument(one, "shuffle", 2) is not None]
@@ -102,16 +102,16 @@ class BatchEdits:
             if function is None or function.name.value == "__init__":
                 return [value]
             returned = [
-                one.value
-                for one in walk(function.body)
-                if isinstance(one, cst.Return) and one.value
+                node.value
+                for node in walk(function.body)
+                if isinstance(node, cst.Return) and node.value
             ]
             return [
                 one for part in returned for one in self._made(function, part, index, depth + 1)
             ]
         unit = unit_of(value)
         if not unit:
-            return [one for one in walk(value) if isinstance(one, cst.Call)]
+            return [node for node in walk(value) if isinstance(node, cst.Call)]
         thing = self.port.bindings.resolve(frame, unit)
         found = []
         for one in self.port.bindings.assignments(thing):

@@ -79,8 +79,8 @@ class Bindings:
                 self._globals[source.frame(node)].update(item.name.value for item in node.names)
         for node in source.nodes:
             frame = source.frame(node)
-            for one in _assignments(node):
-                self._assignments[self._target(frame, one.unit)].append(one)
+            for assignment in _assignments(node):
+                self._assignments[self._target(frame, assignment.unit)].append(assignment)
 
     def _target(self, frame: Frame, unit: str) -> Thing:
         # Attributes belong to the class: objects of one class are taken to be one object.
@@ -153,7 +153,7 @@ class Bindings:
         methods = [one for one in self._by_name[call.func.attr.value] if self.source.class_of(one)]
         own = self._class(self.source.frame(call))
         if unit_of(call.func.value) == SELF:
-            return next((one for one in methods if self.source.class_of(one) is own), None)
+            return next((method for method in methods if self.source.class_of(method) is own), None)
         # An object whose class nobody followed: the name tells if only one class has it, and if
         # no module of torch could.
         taken = call.func.attr.value in {"forward", "to", "train", "eval", "step", "parameters"}
@@ -221,11 +221,15 @@ class Bindings:
         if thing in seen or len(seen) > _DEEPEST:
             return thing
         seen = seen | {thing}
-        for one in self.assignments(thing):
-            if one.repeated or unit_of(one.value) == "None" or self._is_same(one):
+        for assignment in self.assignments(thing):
+            if (
+                assignment.repeated
+                or unit_of(assignment.value) == "None"
+                or self._is_same(assignment)
+            ):
                 continue
             # The first value counts: later ones are the same object in another coat, mostly.
-            further = self._follow(one, seen)
+            further = self._follow(assignment, seen)
             return thing if further is None else further
         if self.is_parameter(thing) and isinstance(thing.owner, cst.FunctionDef):
             for call in self.call_sites(thing.owner):
@@ -299,9 +303,9 @@ class Bindings:
     def maker(self, thing: Thing) -> cst.Call | None:
         """Return the call that makes what a variable holds first; None if no call does."""
         # In another coat, the first value is still what was made.
-        for one in self.assignments(thing):
-            value = self.bare(one.value)
-            if isinstance(value, cst.Call) and not one.repeated:
+        for assignment in self.assignments(thing):
+            value = self.bare(assignment.value)
+            if isinstance(value, cst.Call) and not assignment.repeated:
                 return value
         return None
 
@@ -322,15 +326,21 @@ class Bindings:
         """Yield the units that a frame can read: its own first, then those of its class, then the module's."""
         if isinstance(frame, cst.FunctionDef):
             yield from parameters(frame)
-            yield from (one.unit for one in self._assignments if one.owner is frame)
             yield from (
-                one.unit
-                for one in list(self._assignments)
-                if one.owner is self._class(frame) and one.owner
+                assignment.unit for assignment in self._assignments if assignment.owner is frame
+            )
+            yield from (
+                assignment.unit
+                for assignment in list(self._assignments)
+                if assignment.owner is self._class(frame) and assignment.owner
             )
             yield from self._visible(self.source.frame(frame))
         else:
-            yield from (one.unit for one in list(self._assignments) if one.owner is frame)
+            yield from (
+                assignment.unit
+                for assignment in list(self._assignments)
+                if assignment.owner is frame
+            )
             yield from self.source.file(frame).imports
 
 
@@ -383,4 +393,4 @@ def _inner_units(target: cst.BaseExpression) -> list[str]:
     if unit_of(target):
         return [unit_of(target)]
     elements = target.elements if isinstance(target, cst.Tuple | cst.List) else ()
-    return [unit for one in elements for unit in _inner_units(one.value)]
+    return [unit for element in elements for unit in _inner_units(element.value)]

@@ -62,7 +62,7 @@ def with_states_last(outputs: tuple[Output, ...], inputs: tuple[Input, ...]) -> 
         inputs: What goes into it.
     """
     names = {one.name for one in inputs if one.is_sequence}
-    marked = [replace(one, is_sequence=one.name in names) for one in outputs]
+    marked = [replace(output, is_sequence=output.name in names) for output in outputs]
     return tuple(sorted(marked, key=lambda one: one.is_sequence))
 
 
@@ -90,10 +90,10 @@ def _kinds(cut: _Slicing, unit: str) -> set[str]:
     """Return what a state is made as: ``tuple``, ``none``, ``other``; nothing for what only changes it."""
     thing = cut.bindings.thing(cut.training.frame, unit)
     kinds: set[str] = set()
-    for one in cut.bindings.assignments(thing):
+    for assignment in cut.bindings.assignments(thing):
         # `h = tuple(x.detach() for x in h)` is of the form that h has.
-        if one.index is None and unit not in reads(one.value):
-            kinds |= {_kind(cut, value) for value in _values(cut, one)}
+        if assignment.index is None and unit not in reads(assignment.value):
+            kinds |= {_kind(cut, value) for value in _values(cut, assignment)}
     return kinds
 
 

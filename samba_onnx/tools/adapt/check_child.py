@@ -173,7 +173,7 @@ class _SessionWatch:
         sections = [one.upper() for one in options.get("section_types", [])]
         outputs = self._run(*args, **options)
         if self._infers:
-            self.seen.keep([self._samba.to_torch(one) for one in outputs])
+            self.seen.keep([self._samba.to_torch(output) for output in outputs])
             return outputs
         if outputs and (not sections or "BCKWD" in sections):
             self.seen.losses.append(float(self._samba.to_torch(outputs[0]).detach().sum()))

@@ -75,7 +75,7 @@ def check(request: CheckRequest) -> tuple[Check, StepReport]:
         folder = Path(name)
         root = root_of(request.adapted, request.folder or None).resolve()
         start = Path(request.adapted.path).resolve()
-        files = {Path(one.path).resolve(): one.text for one in request.adapted.files}
+        files = {Path(file.path).resolve(): file.text for file in request.adapted.files}
         _mirror(root, folder / "program", files)
         here = _compared_program(request, root, folder) or (start, request.folder)
         there = (
@@ -99,9 +99,9 @@ def check(request: CheckRequest) -> tuple[Check, StepReport]:
 def _compared_program(request: CheckRequest, root: Path, folder: Path) -> tuple[Path, str] | None:
     """Return where the original lies without a smaller last batch of slices; None if it is as it was."""
     texts = {
-        Path(one.path).resolve(): one.compared
-        for one in request.adapted.files
-        if one.compared and one.compared != one.original
+        Path(file.path).resolve(): file.compared
+        for file in request.adapted.files
+        if file.compared and file.compared != file.original
     }
     if not texts or request.back:
         return None
@@ -205,7 +205,9 @@ def _compared(
 
 
 def _leaves_out(adapted: Adapted) -> bool:
-    return bool(adapted.whole_batches) or any(one.compared != one.original for one in adapted.files)
+    return bool(adapted.whole_batches) or any(
+        file.compared != file.original for file in adapted.files
+    )
 
 
 def _first_difference(
@@ -227,10 +229,10 @@ def _first_difference(
         return "the original called no model; give arguments with which it does"
     if not infers and not original["losses"]:
         return "the original made no step; give arguments with which it trains"
-    for one in tensors:
-        if not one.error <= _ALLOWED.weights:
+    for tensor in tensors:
+        if not tensor.error <= _ALLOWED.weights:
             when = "" if infers else " after the last step"
-            return f"{one.name} is off by {one.error:.2g} of its largest number{when}"
+            return f"{tensor.name} is off by {tensor.error:.2g} of its largest number{when}"
     return ""
 
 

@@ -196,12 +196,12 @@ class CommandLine:
             return self._made_in(function) if function is not None else None
         if not unit:
             return None
-        for one in self.bindings.assignments(self.bindings.thing(frame, unit)):
-            if not isinstance(one.value, cst.Call):
+        for assignment in self.bindings.assignments(self.bindings.thing(frame, unit)):
+            if not isinstance(assignment.value, cst.Call):
                 continue
-            if self.source.imported(one.value.func) == "argparse.ArgumentParser":
-                return self.source.statement(one.node), unit
-            function = self.bindings.callee(one.value)
+            if self.source.imported(assignment.value.func) == "argparse.ArgumentParser":
+                return self.source.statement(assignment.node), unit
+            function = self.bindings.callee(assignment.value)
             if function is not None:
                 return self._made_in(function)
         return None
@@ -284,9 +284,9 @@ class CommandLine:
         self.edits.remove(made, "command-line", "the parser is SambaFlow's")
         parameter = cst.Parameters(params=[cst.Param(cst.Name(parser))])
         self.edits.parameters[function] = parameter
-        for one in self.source.calls:
-            if self.bindings.callee(one) is function:
-                statement = self.source.statement(one)
+        for call in self.source.calls:
+            if self.bindings.callee(call) is function:
+                statement = self.source.statement(call)
                 if not self.source.contains(statement, self._call):
                     self.edits.remove(statement, "command-line", "the parser is SambaFlow's")
         self._parse_by(function.name.value)

@@ -18,7 +18,7 @@ def compiled_step(pef: Path) -> StepReport:
 
     with load_pef(pef) as opened:
         report = Report.from_manifest(opened.manifest)
-    reasons = {one: None for fallback in report.fallbacks for one in fallback.reasons}
+    reasons = {reason: None for fallback in report.fallbacks for reason in fallback.reasons}
     return StepReport(
         headline=report.headline,
         rdu_nodes=report.coverage.rdu_nodes,

@@ -71,14 +71,14 @@ class DeviceEdits:
                 or (name == "cpu" and not node.args and not self._is_of_model(node))
             ):
                 self._rewrite(node, _owner, _REMOVED)
-            elif name == "to" and any(self._is_placing(one) for one in node.args):
+            elif name == "to" and any(self._is_placing(argument) for argument in node.args):
                 self._rewrite(node, self._without_place, _REMOVED)
 
     def _is_of_model(self, node: cst.Call) -> bool:
         """Whether a call is of something that is trained, whose weights are on the device."""
         resolve = self.port.bindings.resolve
         owner = resolve(self.source.frame(node), root_unit(node))
-        return any(owner in one.models for one in self.port.search.optimizers)
+        return any(owner in optimizer.models for optimizer in self.port.search.optimizers)
 
     def _rewrite(self, node: cst.Call, rewrite: object, what: str) -> None:
         assert callable(rewrite)
@@ -86,7 +86,7 @@ class DeviceEdits:
 
     def _without_place(self, node: cst.BaseExpression) -> cst.BaseExpression:
         assert isinstance(node, cst.Call)
-        kept = [one for one in node.args if not self._is_placing(one)]
+        kept = [argument for argument in node.args if not self._is_placing(argument)]
         kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         return node.with_changes(args=kept)
 
@@ -136,7 +136,10 @@ class DeviceEdits:
 
     def _loader(self, node: cst.Call) -> None:
         names = frozenset({"pin_memory", "pin_memory_device"})
-        if any(one.keyword is not None and one.keyword.value in names for one in node.args):
+        if any(
+            argument.keyword is not None and argument.keyword.value in names
+            for argument in node.args
+        ):
             self._rewrite(
                 node, lambda one: drop_arguments(one, names), "no memory is pinned for a GPU"
             )
@@ -168,7 +171,7 @@ class DeviceEdits:
 
     def _bare(self, value: cst.BaseExpression) -> str:
         if isinstance(value, cst.Tuple):
-            return ",".join(self._bare(one.value) for one in value.elements)
+            return ",".join(self._bare(element.value) for element in value.elements)
         while isinstance(value, cst.Call) and value in self.port.edits.expressions:
             is_method = isinstance(value.func, cst.Attribute) and not self.source.imported(
                 value.func

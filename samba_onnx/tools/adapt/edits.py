@@ -54,7 +54,7 @@ class Edits:
 
     def changes_in(self, file: ProgramModule) -> bool:
         """Whether anything was planned for a file."""
-        return any(one.path == file.path for one in self.changes)
+        return any(change.path == file.path for change in self.changes)
 
     def remove(self, statement: cst.BaseStatement, pattern: str, what: str) -> None:
         """Take a statement out."""
@@ -208,7 +208,11 @@ def _opened(statement: cst.With) -> list[cst.BaseStatement]:
 
 def drop_arguments(node: cst.Call, names: frozenset[str]) -> cst.Call:
     """Return a call without some of its keyword arguments."""
-    kept = [one for one in node.args if one.keyword is None or one.keyword.value not in names]
+    kept = [
+        argument
+        for argument in node.args
+        if argument.keyword is None or argument.keyword.value not in names
+    ]
     if kept and len(kept) < len(node.args) and node.args[-1] not in kept:
         # The last argument may have had no comma behind it, or a line of its own.
         kept[-1] = kept[-1].with_changes(comma=node.args[-1].comma)
@@ -237,7 +241,7 @@ def add_arguments(node: cst.Call, **values: str) -> cst.Call:
 
 def _comma_of(args: list[cst.Arg]) -> cst.Comma:
     """Return the comma with which the author separates arguments: on one line, or one on each."""
-    for one in args[:-1]:
-        if isinstance(one.comma, cst.Comma):
-            return one.comma
+    for argument in args[:-1]:
+        if isinstance(argument.comma, cst.Comma):
+            return argument.comma
     return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))

@@ -289,9 +289,9 @@ class FirstBatches:
             return {owner: None}
         code = self.source.code(value)
         if code != plain_name(unit):
-            codes = {one: plain_name(one) for one in reads(value) if "." in one}
+            codes = {read: plain_name(read) for read in reads(value) if "." in read}
             text = self.source.module.code_for_node(substituted(value, codes)).strip()
             if text != plain_name(unit):
                 batch.lines.insert(0, f"{plain_name(unit)} = {text}")
         self._borrow(self.source.frame(call), reads(value))
-        return {one: None for one in reads(value) if self._is_value(call, one)}
+        return {read: None for read in reads(value) if self._is_value(call, read)}

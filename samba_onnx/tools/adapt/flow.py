@@ -75,7 +75,9 @@ class Flow:
 
     def _attribute(self, thing: Thing, unit: str, level: int) -> Origin:
         # What __init__ alone assigns stays; a method may be called at any time.
-        made = [self.source.frame(one.node) for one in self.bindings.assignments(thing)]
+        made = [
+            self.source.frame(assignment.node) for assignment in self.bindings.assignments(thing)
+        ]
         varies = any(
             isinstance(frame, cst.FunctionDef) and frame.name.value != "__init__" for frame in made
         )
@@ -131,7 +133,7 @@ class Flow:
         value = self.bindings.passed(above.call, frame).get(unit)
         if value is None:
             return Origin(True, "")
-        parts = {one: self.origin(one, level + 1) for one in reads(value)}
+        parts = {read: self.origin(read, level + 1) for read in reads(value)}
         varies = any(part.varies for part in parts.values()) or self._is_made_anew(value)
         if unit_of(value):
             return Origin(varies, parts[unit_of(value)].code)
@@ -140,8 +142,10 @@ class Flow:
 
     def _is_made_anew(self, value: cst.BaseExpression) -> bool:
         """Whether an argument is computed in each call that training makes, as a batch that is drawn."""
-        calls = [one for one in walk(value) if isinstance(one, cst.Call)]
-        own = [one for one in calls if not self.source.imported(one.func).startswith("torch.nn.")]
+        calls = [node for node in walk(value) if isinstance(node, cst.Call)]
+        own = [
+            call for call in calls if not self.source.imported(call.func).startswith("torch.nn.")
+        ]
         below = [level.frame for level in self.training.levels[: self.training.home]]
         return any(
             self.source.contains(self.training.entry, one) or self.source.frame(one) in below

@@ -95,9 +95,9 @@ def statements_text(statements: Iterable[cst.CSTNode]) -> str:
     """Return statements as text at the level of a module."""
     # Only whole lines and blocks: they are what a slice consists of.
     lines = [
-        one
-        for one in statements
-        if isinstance(one, cst.SimpleStatementLine | cst.BaseCompoundStatement)
+        statement
+        for statement in statements
+        if isinstance(statement, cst.SimpleStatementLine | cst.BaseCompoundStatement)
     ]
     return cst.Module(body=lines).code.strip("\n")
 
@@ -228,8 +228,8 @@ def first_batch_text(
     """
     # fork_rng restores torch's generator; numpy's and Python's are restored by hand.
     states = list(generators)
-    saved = "".join(f"    {_variable(one)} = {one}.get{_state(one)}()\n" for one in states)
-    restored = "".join(f"    {one}.set{_state(one)}({_variable(one)})\n" for one in states)
+    saved = "".join(f"    {_variable(state)} = {state}.get{_state(state)}()\n" for state in states)
+    restored = "".join(f"    {state}.set{_state(state)}({_variable(state)})\n" for state in states)
     saved += "".join(f"    {one}_before = {one}.get_state()\n" for one in own)
     restored += "".join(f"    {one}.set_state({one}_before)\n" for one in own)
     return (

@@ -270,14 +270,16 @@ class GraphEdits:
                 substituted(expression, codes, several)
             ).strip()
             body = f"{body}\n{loss} = {text}".strip("\n")
-        codes_of = (f"*{one.code}" if one.is_sequence else one.code for one in cut.outputs)
+        codes_of = (
+            f"*{output.code}" if output.is_sequence else output.code for output in cut.outputs
+        )
         results = ", ".join([plain_name(cut.loss), *codes_of])
         return module_text(
             name=self.names.kind,
             base=self.port.names.base(self.step),
             members=[
                 *(member(unit) for unit in (*cut.models, *cut.constants)),
-                *(member(one.unit) for one in self._unread_models()),
+                *(member(unread_model.unit) for unread_model in self._unread_models()),
             ],
             inputs=[one.argument for one in in_order(cut.inputs)],
             body=body,
@@ -290,7 +292,10 @@ class GraphEdits:
         statement, call = self.training.backward.statement, self.training.backward.call
         assert call is not None
         names = {id(one.node): cst.Name(one.name) for one in self.cut.inputs}
-        args = [one.with_changes(value=names.get(id(one.value), one.value)) for one in call.args]
+        args = [
+            argument.with_changes(value=names.get(id(argument.value), argument.value))
+            for argument in call.args
+        ]
         called = statement.with_deep_changes(call, args=args)
         inner = {unit: code for unit, code in codes.items() if unit in self.cut.models}
         return module_text(
@@ -299,7 +304,7 @@ class GraphEdits:
             members=[member(unit) for unit in self.cut.models],
             inputs=[one.argument for one in in_order(self.cut.inputs)],
             body=statements_text([substituted(called.with_changes(leading_lines=[]), inner)]),
-            result=", ".join(one.code for one in self.cut.outputs) or "None",
+            result=", ".join(output.code for output in self.cut.outputs) or "None",
             about="What of the model's results the program looks at: what the RDU computes in a run.",
         )
 
@@ -331,7 +336,7 @@ class GraphEdits:
         """Return the modules that only a function of the program reads, which must be parts of the new one."""
         resolve = self.port.bindings.resolve
         known = [resolve(self.training.frame, unit) for unit in self.cut.models]
-        return [one for one in self.training.models if one not in known]
+        return [model for model in self.training.models if model not in known]
 
     def _constant_at_home(self, unit: str) -> str:
         """Return a variable of the step's file as the file where training begins can read it."""
@@ -348,7 +353,7 @@ class GraphEdits:
         return self.port.bindings.unit_in(self.training.level.frame, thing)
 
     def _optimizers_at_home(self) -> str:
-        units = [self._thing_at_home(one.thing) for one in self.training.optimizers]
+        units = [self._thing_at_home(optimizer.thing) for optimizer in self.training.optimizers]
         if not units:
             return "None"
         return units[0] if len(units) == 1 else f"[{', '.join(units)}]"

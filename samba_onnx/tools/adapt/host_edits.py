@@ -97,9 +97,9 @@ class HostEdits:
             self.port.bindings.call_sites(function) if isinstance(function, cst.FunctionDef) else []
         )
         return any(
-            self.source.frame(one) not in self._traced
-            and not any(self.source.contains(moved, one) for moved in self.cut.moved)
-            for one in sites
+            self.source.frame(site) not in self._traced
+            and not any(self.source.contains(moved, site) for moved in self.cut.moved)
+            for site in sites
         )
 
     def _is_model(self, node: cst.Name | cst.Attribute) -> bool:
@@ -158,7 +158,9 @@ class HostEdits:
                 or unit_of(getattr(call, "func", None)) == "print"
             )
         code = self.source.code(statement) if isinstance(statement, cst.SimpleStatementLine) else ""
-        inside = any(self.source.contains(one.call, node) for one in self.port.search.optimizers)
+        inside = any(
+            self.source.contains(optimizer.call, node) for optimizer in self.port.search.optimizers
+        )
         return inside or "numel()" in code
 
     def _moments(self, statement: cst.BaseStatement, depth: int) -> Moments:
@@ -177,10 +179,10 @@ class HostEdits:
         if not isinstance(frame, cst.FunctionDef) or depth > 8:
             return Moments(before=True, after=False)
         sites = [
-            self._moments(self.source.statement(one), depth + 1)
-            for one in self.port.bindings.call_sites(frame)
+            self._moments(self.source.statement(call_site), depth + 1)
+            for call_site in self.port.bindings.call_sites(frame)
         ]
-        return Moments(any(one.before for one in sites), any(one.after for one in sites))
+        return Moments(any(site.before for site in sites), any(site.after for site in sites))
 
     def _writes(self, node: cst.CSTNode, statement: cst.BaseStatement) -> bool:
         """Send weights to the RDU where the program writes them; refuse what nobody can follow."""
@@ -273,16 +275,19 @@ class HostEdits:
         if statement not in block or self.cut.place not in block:
             return False
         steps = [
-            block.index(one.statement)
-            for one in self.training.parts
-            if one.role is Role.STEP and one.statement in block
+            block.index(part.statement)
+            for part in self.training.parts
+            if part.role is Role.STEP and part.statement in block
         ]
         return block.index(self.cut.place) < block.index(statement) < max(steps, default=-1)
 
     def _call_text(self, unit: str, outer: cst.BaseStatement) -> str:
         frame = self.source.frame(outer)
         code = self.source.code(outer)
-        units = [self.port.bindings.unit_in(frame, one.thing) for one in self.training.optimizers]
+        units = [
+            self.port.bindings.unit_in(frame, optimizer.thing)
+            for optimizer in self.training.optimizers
+        ]
         kept = [one for one in units if one and f"{one}.state_dict" in code]
         return (
             f"samba.session.to_cpu({unit}, [{', '.join(kept)}])"

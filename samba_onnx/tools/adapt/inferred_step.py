@@ -144,8 +144,12 @@ def _is_named(port: ProgramPort, call: cst.Call) -> bool:
     if not isinstance(above, cst.Assign) or len(above.targets) != 1:
         return False
     target = above.targets[0].target
-    parts = [one.value for one in target.elements] if isinstance(target, cst.Tuple) else [target]
-    return all(isinstance(one, cst.Name) for one in parts)
+    parts = (
+        [element.value for element in target.elements]
+        if isinstance(target, cst.Tuple)
+        else [target]
+    )
+    return all(isinstance(part, cst.Name) for part in parts)
 
 
 def _refuse(port: ProgramPort, one: ModelCall) -> bool:
@@ -206,9 +210,9 @@ def inference(port: ProgramPort) -> TrainedStep | None:
 
 def _refuse_without_call(port: ProgramPort) -> None:
     loops = [
-        one
-        for one in port.source.calls
-        if attribute_name(one.func) in _OWN_LOOPS and isinstance(one.func, cst.Attribute)
+        call
+        for call in port.source.calls
+        if attribute_name(call.func) in _OWN_LOOPS and isinstance(call.func, cst.Attribute)
     ]
     port.points.add(
         loops[0] if loops else port.source.module,

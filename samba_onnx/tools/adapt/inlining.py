@@ -93,7 +93,7 @@ class Inlining:
         body: Sequence[cst.BaseStatement],
     ) -> dict[str, str]:
         """Return what each name of the method is called where it is written now."""
-        params = [one.name.value for one in function.params.params]
+        params = [parameter.name.value for parameter in function.params.params]
         if not params or function.params.star_kwarg is not None:
             raise RefusedMethodError(function, "the method takes any number of arguments")
         # What the method calls self is a variable here.
@@ -139,7 +139,9 @@ class Inlining:
         if unit_of(value.func.value) != SELF or attribute_name(value.func) == "forward":
             return None
         found = self._methods.get(attribute_name(value.func))
-        if found is None or any(one.keyword is not None or one.star for one in value.args):
+        if found is None or any(
+            argument.keyword is not None or argument.star for argument in value.args
+        ):
             return None
         return found
 
@@ -169,7 +171,7 @@ def _arguments(
     call: cst.BaseExpression, codes: Mapping[str, str]
 ) -> list[cst.BaseExpression | None]:
     assert isinstance(call, cst.Call)
-    return [_expression(substituted(one.value, codes)) for one in call.args]
+    return [_expression(substituted(argument.value, codes)) for argument in call.args]
 
 
 def _expression(node: cst.CSTNode) -> cst.BaseExpression:

@@ -57,9 +57,9 @@ def with_lightning_loop(form: PlainForm) -> PlainForm:
     if not any("lightning" in file.text for file in source.files):
         return form
     classes = [
-        one
-        for one in source.nodes
-        if isinstance(one, cst.ClassDef) and is_lightning(source, one, "Module")
+        node
+        for node in source.nodes
+        if isinstance(node, cst.ClassDef) and is_lightning(source, node, "Module")
     ]
     if not classes:
         return form
@@ -127,7 +127,8 @@ def _refuse_settings(source: ProgramFile, trainer: cst.Call) -> None:
         if name not in _WITHOUT_EFFECT and not is_default:
             raise RefusedMethodError(one, f"`{source.code(one)}` changes what the trainer does")
     if not any(
-        one.keyword is not None and one.keyword.value == "max_epochs" for one in trainer.args
+        argument.keyword is not None and argument.keyword.value == "max_epochs"
+        for argument in trainer.args
     ):
         # Without it Lightning trains for 1000 epochs, with a warning that nobody reads.
         raise RefusedMethodError(trainer, "nothing says how many epochs it trains")
@@ -153,8 +154,12 @@ def _refuse_other_uses(source: ProgramFile, trainer: cst.Call, fit: cst.Call) ->
 def _given(
     source: ProgramFile, call: cst.Call, statement: cst.BaseStatement, trainer: cst.Call
 ) -> _Fit:
-    named = {one.keyword.value: one.value for one in call.args if one.keyword is not None}
-    plain = [one.value for one in call.args if one.keyword is None]
+    named = {
+        argument.keyword.value: argument.value
+        for argument in call.args
+        if argument.keyword is not None
+    }
+    plain = [argument.value for argument in call.args if argument.keyword is None]
     for name, value in zip(
         ("model", "train_dataloaders", "val_dataloaders", "datamodule"), plain, strict=False
     ):
@@ -293,13 +298,13 @@ class _Rewriting:
         inlining = Inlining(fit.owner.methods, fit.model, self._fresh, [*self._around])
         optimizing = fit.owner.optimizing(inlining)
         epochs = next(
-            self._source.code(one.value)
-            for one in fit.trainer.args
-            if one.keyword and one.keyword.value == "max_epochs"
+            self._source.code(argument.value)
+            for argument in fit.trainer.args
+            if argument.keyword and argument.keyword.value == "max_epochs"
         )
         clip = next(
-            (self._source.code(one.value) for one in fit.trainer.args
-             if one.keyword and one.keyword.value == "gradient_clip_val" and self._source.code(one.value) != "None"), "",
+            (self._source.code(argument.value) for argument in fit.trainer.args
+             if argument.keyword and argument.keyword.value == "gradient_clip_val" and self._source.code(argument.value) != "None"), "",
         )  # fmt: skip
         lines = [fit.makes, *fit.before, *optimizing.lines]
         lines.append(f"for epoch in range({epochs}):")
@@ -323,14 +328,14 @@ class _Rewriting:
             body += [f"{fit.model}.eval()", "with torch.no_grad():", *map(_indented, step)]
         body.append(optimizing.every_epoch)
         lines += [_indented(one) for one in body if one]
-        return "\n".join(one for one in lines if one)
+        return "\n".join(line for line in lines if line)
 
     def _step(self, inlining: Inlining, name: str, loader: str) -> tuple[list[str], str]:
         """Return the loop over a loader with the statements of a method, and what the method returns."""
         function = self._fit.owner.methods.get(name)
         if function is None:
             raise RefusedMethodError(self._fit.call, f"the module has no {name}")
-        params = [one.name.value for one in function.params.params]
+        params = [parameter.name.value for parameter in function.params.params]
         # A third one is the number of the loader, which several loaders have.
         if not 2 <= len(params) <= 3:
             raise RefusedMethodError(
@@ -343,8 +348,8 @@ class _Rewriting:
         counter = params[2] if len(params) == 3 else ""
         uses = counter and any(
             isinstance(node, cst.Name) and node.value == counter
-            for one in done.statements
-            for node in walk(one)
+            for statement in done.statements
+            for node in walk(statement)
         )
         head = (
             f"for {counter}, {params[1]} in enumerate({loader}):"
@@ -365,9 +370,9 @@ def _loss(function: cst.FunctionDef, done: InlinedMethod) -> str:
     value = done.result
     if isinstance(value, cst.Dict):
         value = next(
-            (one.value for one in value.elements
-             if isinstance(one, cst.DictElement) and isinstance(one.key, cst.SimpleString)
-             and one.key.evaluated_value == "loss"), None,
+            (element.value for element in value.elements
+             if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString)
+             and element.key.evaluated_value == "loss"), None,
         )  # fmt: skip
     if value is None or unit_of(value) == "None":
         raise RefusedMethodError(

@@ -137,7 +137,7 @@ def _parts(
         return entries["optimizer"], *_scheduler(function, entries.get("lr_scheduler"))
     # Two lists, of optimizers and of schedulers, is the oldest of the forms.
     if isinstance(value, cst.Tuple) and len(value.elements) == 2:
-        first, second = (one.value for one in value.elements)
+        first, second = (element.value for element in value.elements)
         if (
             isinstance(first, cst.List)
             and isinstance(second, cst.List)
@@ -174,10 +174,12 @@ def _scheduler(
 
 def _entries(function: cst.FunctionDef, value: cst.Dict) -> dict[str, cst.BaseExpression]:
     found = {}
-    for one in value.elements:
-        if not isinstance(one, cst.DictElement) or not isinstance(one.key, cst.SimpleString):
+    for element in value.elements:
+        if not isinstance(element, cst.DictElement) or not isinstance(
+            element.key, cst.SimpleString
+        ):
             raise RefusedMethodError(function, "nobody can say here what it returns")
-        found[str(one.key.evaluated_value)] = one.value
+        found[str(element.key.evaluated_value)] = element.value
     return found
 
 
@@ -236,15 +238,17 @@ class _Cleaning(cst.CSTTransformer):
     ) -> cst.FunctionDef:
         if original_node.name.value != "__init__":
             return updated_node
-        calls = [one for one in walk(original_node) if isinstance(one, cst.Call)]
-        saved = [one for one in calls if unit_of(one.func) == f"{SELF}.save_hyperparameters"]
+        calls = [node for node in walk(original_node) if isinstance(node, cst.Call)]
+        saved = [call for call in calls if unit_of(call.func) == f"{SELF}.save_hyperparameters"]
         if not saved:
             return updated_node
         # All arguments of __init__ are what a call without names keeps.
         if any(one.args for one in saved) or original_node.params.star_kwarg is not None:
             raise RefusedMethodError(saved[0], "it saves some of the arguments")
-        names = [one.name.value for one in original_node.params.params[1:]]
-        line = f"self.hparams = types.SimpleNamespace({', '.join(f'{one}={one}' for one in names)})"
+        names = [parameter.name.value for parameter in original_node.params.params[1:]]
+        line = (
+            f"self.hparams = types.SimpleNamespace({', '.join(f'{name}={name}' for name in names)})"
+        )
         return updated_node.visit(_Saved(cst.parse_statement(line)))  # type: ignore[return-value]  # a function stays one
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
@@ -285,7 +289,7 @@ class _Cleaning(cst.CSTTransformer):
         seeds = "seed_everything(" in text
         if seeds:
             lines += ["import random", "import numpy as np"]
-        new = [cst.parse_statement(one) for one in lines]
+        new = [cst.parse_statement(line) for line in lines]
         place = behind_imports(body)
         if seeds:
             function = cst.parse_module(_SEEDS).body[0]

@@ -40,7 +40,7 @@ def lint_text_of(files: Sequence[AdaptedFile]) -> tuple[LintRemark, ...]:
             )
         if done.returncode == 0:
             remarks += [
-                LintRemark(file.path, one["line"], one["rule"], one["severity"], one["message"])
-                for one in json.loads(done.stdout)["findings"]
+                LintRemark(file.path, load["line"], load["rule"], load["severity"], load["message"])
+                for load in json.loads(done.stdout)["findings"]
             ]
     return tuple(remarks)

@@ -33,7 +33,7 @@ def asks_for_mode(port: ProgramPort, models: Sequence[Thing]) -> bool:
         port: The program.
         models: Its modules.
     """
-    makers = [port.bindings.maker(one) for one in models]
+    makers = [port.bindings.maker(model) for model in models]
     # By what names stand for, and not by words: comments and variables have them, too.
     for node in port.source.nodes:
         if isinstance(node, cst.Name | cst.Attribute) and _is_layer(port.source.imported(node)):

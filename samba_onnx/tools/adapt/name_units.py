@@ -125,7 +125,7 @@ def read_nodes(node: cst.CSTNode) -> list[cst.Name | cst.Attribute]:
 
 def reads(*nodes: cst.CSTNode) -> dict[str, None]:
     """Return the units that nodes read, in the order of their first use."""
-    return {unit_of(one): None for node in nodes for one in read_nodes(node)}
+    return {unit_of(read_node): None for node in nodes for read_node in read_nodes(node)}
 
 
 def target_units(target: cst.BaseExpression) -> list[str]:
@@ -166,25 +166,29 @@ def writes(*nodes: cst.CSTNode) -> dict[str, None]:
 def needs_before(statements: Iterable[cst.CSTNode], unit: str) -> bool | None:
     """Whether statements read what a unit had before them; None if they neither read nor write it."""
     # Branch by branch: `if a: x = 1; x += 1` needs no x.
-    for one in statements:
+    for statement in statements:
         found: bool | None = None
-        if isinstance(one, cst.If):
-            inner = one.orelse.body.body if isinstance(one.orelse, cst.Else) else [one.orelse]
+        if isinstance(statement, cst.If):
+            inner = (
+                statement.orelse.body.body
+                if isinstance(statement.orelse, cst.Else)
+                else [statement.orelse]
+            )
             branches = [
-                needs_before(one.body.body, unit),
+                needs_before(statement.body.body, unit),
                 needs_before([part for part in inner if part is not None], unit),
             ]
-            test = unit in reads(one.test)
+            test = unit in reads(statement.test)
             found = True if test or True in branches else (False if False in branches else None)
-        elif isinstance(one, cst.For):
+        elif isinstance(statement, cst.For):
             # Its body has the target; and of what it writes first itself it needs nothing.
-            given = unit in target_units(one.target)
-            found = unit in reads(one.iter) or (
-                False if given else needs_before(one.body.body, unit)
+            given = unit in target_units(statement.target)
+            found = unit in reads(statement.iter) or (
+                False if given else needs_before(statement.body.body, unit)
             )
-        elif unit in reads(one):
+        elif unit in reads(statement):
             found = True
-        elif unit in writes(one):
+        elif unit in writes(statement):
             found = False
         if found is not None:
             return found

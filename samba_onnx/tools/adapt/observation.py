@@ -162,5 +162,9 @@ def _smallest_with(wanted: set[int]) -> nn.Module | None:
     """Return the module with the fewest parts that has all parameters."""
     # By type: isinstance asks objects of libraries for attributes, some of which warn.
     modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
-    found = [one for one in modules if wanted <= {id(parameter) for parameter in one.parameters()}]
+    found = [
+        module
+        for module in modules
+        if wanted <= {id(parameter) for parameter in module.parameters()}
+    ]
     return min(found, key=lambda one: sum(1 for _ in one.modules()), default=None)

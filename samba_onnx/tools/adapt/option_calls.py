@@ -99,7 +99,7 @@ def _run(source: ProgramFile, made: cst.Call, name: str) -> _Start:
     # Nobody would print it any more.
     if name == "fire.Fire" and _returns(function):
         raise RefusedOptionError(made, "fire prints what this function returns")
-    start.rows = [row(source, one) for one in _parameters(function)]
+    start.rows = [row(source, parameter) for parameter in _parameters(function)]
     return start
 
 
@@ -145,7 +145,7 @@ def _command(source: ProgramFile, made: cst.Call, application: str | None) -> _S
     _refuse_rest(source, calls[0])
     start = _Start(function, calls[0])
     if application is not None:
-        start.rows = [typer_row(source, one) for one in _parameters(function)]
+        start.rows = [typer_row(source, parameter) for parameter in _parameters(function)]
         return start
     # argparse has no decorators: nothing of them is left.
     start.dropped += list(function.decorators)
@@ -178,7 +178,9 @@ def _refuse_rest(source: ProgramFile, call: cst.Call) -> None:
 
 
 def _returns(function: cst.FunctionDef) -> bool:
-    return any(isinstance(one, cst.Return) and one.value is not None for one in walk(function.body))
+    return any(
+        isinstance(node, cst.Return) and node.value is not None for node in walk(function.body)
+    )
 
 
 def _parameters(function: cst.FunctionDef) -> list[cst.Param]:
@@ -217,14 +219,15 @@ class _Rewriting(cst.CSTTransformer):
             return updated_node
         # Defaults that are the library's own objects say what the option is, and are no values.
         params = [
-            one.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
-            if isinstance(one.default, cst.Call)
-            else one
-            for one in updated_node.params.params
+            parameter.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
+            if isinstance(parameter.default, cst.Call)
+            else parameter
+            for parameter in updated_node.params.params
         ]
-        if any(isinstance(one.default, cst.Call) for one in updated_node.params.params):
+        if any(isinstance(parameter.default, cst.Call) for parameter in updated_node.params.params):
             params = [
-                one.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT) for one in params
+                parameter.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT)
+                for parameter in params
             ]
         return updated_node.with_changes(params=updated_node.params.with_changes(params=params))
 
@@ -236,19 +239,19 @@ class _Rewriting(cst.CSTTransformer):
         if original_node is not self._line:
             return updated_node
         lines = [f"{self._parser} = argparse.ArgumentParser()"]
-        lines += [f"{self._parser}.add_argument({one.code})" for one in self._start.rows]
+        lines += [f"{self._parser}.add_argument({row.code})" for row in self._start.rows]
         lines += [f"{self._args} = {self._parser}.parse_args()"]
         # By name: the order of decorators is another one than that of parameters.
-        given = ", ".join(f"{one.name}={self._args}.{one.name}" for one in self._start.rows)
+        given = ", ".join(f"{row.name}={self._args}.{row.name}" for row in self._start.rows)
         lines += [f"{self._start.function.name.value}({given})"]
         config = self._source.module.config_for_parsing
-        return cst.FlattenSentinel([cst.parse_statement(one, config) for one in lines])
+        return cst.FlattenSentinel([cst.parse_statement(line, config) for line in lines])
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
         # Imports behind those of the program; the first statement that is none ends them.
         known = self._source.files[0].imports.values()
         needed = ["argparse"]
-        needed += ["ast"] if any("option_value" in one.code for one in self._start.rows) else []
+        needed += ["ast"] if any("option_value" in row.code for row in self._start.rows) else []
         new = [cst.parse_statement(f"import {one}") for one in needed if one not in known]
         body = list(updated_node.body)
         place = behind_imports(body)

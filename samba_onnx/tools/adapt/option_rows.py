@@ -191,7 +191,7 @@ def _is_constant(value: cst.BaseExpression) -> bool:
     if isinstance(value, cst.UnaryOperation):
         value = value.expression
     if isinstance(value, cst.Tuple | cst.List):
-        return all(_is_constant(one.value) for one in value.elements)
+        return all(_is_constant(element.value) for element in value.elements)
     return isinstance(value, cst.BaseNumber | cst.BaseString) or _word(value) in {
         "None",
         "True",

@@ -32,7 +32,7 @@ class PlainForm:
     @classmethod
     def of(cls, source: ProgramFile) -> PlainForm:
         """Return a program as it is."""
-        texts = {one.path: one.text for one in source.files}
+        texts = {file.path: file.text for file in source.files}
         return cls(source, texts, texts)
 
     def rewritten(self, texts: Mapping[str, str]) -> PlainForm:
@@ -79,7 +79,9 @@ class PlainForm:
         """
         before = self.original if since is None else since
         # The tree has lines of its own, too, where statements of one line were taken apart.
-        return {one.path: _lines(before[one.path], one.module.code) for one in self.source.files}
+        return {
+            file.path: _lines(before[file.path], file.module.code) for file in self.source.files
+        }
 
 
 def with_texts(source: ProgramFile, texts: Mapping[str, str]) -> ProgramFile:
@@ -91,10 +93,10 @@ def with_texts(source: ProgramFile, texts: Mapping[str, str]) -> ProgramFile:
     """
     first, *others = source.files
     changed = [
-        ProgramModule(one.path, texts[one.path], one.name, one.is_package)
-        if one.path in texts
-        else one
-        for one in others
+        ProgramModule(other.path, texts[other.path], other.name, other.is_package)
+        if other.path in texts
+        else other
+        for other in others
     ]
     return ProgramFile(first.path, texts.get(first.path, first.text), changed)
 

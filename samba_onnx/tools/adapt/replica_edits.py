@@ -90,7 +90,9 @@ class ReplicaEdits:
 
     def _is_wrapping(self, value: cst.BaseExpression) -> bool:
         names = (
-            self.port.source.imported(one.func) for one in walk(value) if isinstance(one, cst.Call)
+            self.port.source.imported(node.func)
+            for node in walk(value)
+            if isinstance(node, cst.Call)
         )
         return any(name.endswith(("DataParallel", "DistributedDataParallel")) for name in names)
 

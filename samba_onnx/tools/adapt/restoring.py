@@ -150,7 +150,8 @@ class Restoring:
         if isinstance(line, cst.Assign) and len(line.targets) == 1:
             values = line.value.elements if isinstance(line.value, cst.Tuple) else [line.value]
             texts = [
-                self._bare(one.value if isinstance(one, cst.Element) else one) for one in values
+                self._bare(value.value if isinstance(value, cst.Element) else value)
+                for value in values
             ]
             if ", ".join(texts) == self.source.code(line.targets[0].target):
                 self.edits.remove(statement, "tensor", "tensors are torch's own")

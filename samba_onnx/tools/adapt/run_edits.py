@@ -73,7 +73,9 @@ class RunEdits:
         rates = self._rates()
         sections = '    section_types=["FWD", "BCKWD"],\n' if self.accumulates else ""
         shown = [cut.loss] if cut.loss_is_read else []
-        computed = [f"*{one.name}" if one.is_sequence else one.name for one in cut.outputs]
+        computed = [
+            f"*{output.name}" if output.is_sequence else output.name for output in cut.outputs
+        ]
         targets = [*(shown or ["_"]), *computed]
         if self.training.infers:
             sections = '    section_types=["FWD"],\n'
@@ -159,7 +161,7 @@ class RunEdits:
         """Whether anything else in a statement's function reads a unit."""
         frame = self.port.source.frame(statement)
         nodes = self.port.source.statements(frame)
-        return any(unit in reads(one) for one in nodes) if unit else False
+        return any(unit in reads(node) for node in nodes) if unit else False
 
     # What a run does itself.
 

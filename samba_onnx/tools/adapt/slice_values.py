@@ -225,7 +225,7 @@ class SliceValues:
         return (
             is_plain
             and not self.calls_model(node)
-            and any(self.flow.origin(one).varies for one in reads(*node.args))
+            and any(self.flow.origin(read).varies for read in reads(*node.args))
         )
 
     def _input_name(self, node: cst.BaseExpression, taken: set[str]) -> str:

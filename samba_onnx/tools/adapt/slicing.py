@@ -199,8 +199,8 @@ class Slicer:
         gone = {*moved, *(part.statement for part in self.training.parts)}
         frame = self.training.frame
         found: set[str] = set()
-        for one in self.source.statements(frame):
-            found |= self._read_outside(one, gone)
+        for statement in self.source.statements(frame):
+            found |= self._read_outside(statement, gone)
         return found
 
     def _read_outside(self, node: cst.CSTNode, gone: set[cst.BaseStatement]) -> set[str]:

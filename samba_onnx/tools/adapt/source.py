@@ -36,11 +36,11 @@ class ProgramFile:
         self.text = text
         self.files = (ProgramModule(path, text), *others)
         self.module = self.files[0].module
-        self._by_module = {one.module: one for one in self.files}
-        self._by_name = {one.name: one for one in others}
-        self._parents = {node: above for one in self.files for node, above in one.parents.items()}
-        self._places = {node: place for one in self.files for node, place in one.places.items()}
-        self._names = {node: names for one in self.files for node, names in one.names.items()}
+        self._by_module = {file.module: file for file in self.files}
+        self._by_name = {other.name: other for other in others}
+        self._parents = {node: above for file in self.files for node, above in file.parents.items()}
+        self._places = {node: place for file in self.files for node, place in file.places.items()}
+        self._names = {node: names for file in self.files for node, names in file.names.items()}
         self._imported: dict[cst.CSTNode, str] = {}
 
     def file(self, node: cst.CSTNode | None) -> ProgramModule:
@@ -105,7 +105,7 @@ class ProgramFile:
             )  # a method of what a call returns, which LibCST names after the function
         found = self._names.get(node, ())
         names: list[QualifiedName] = list(found() if callable(found) else found)
-        ours = [one.name for one in names if one.source is QualifiedNameSource.IMPORT]
+        ours = [name.name for name in names if name.source is QualifiedNameSource.IMPORT]
         if ours:
             file = self.file(node) if ours[0].startswith(".") or self._by_name else self.files[0]
             return self.follow(file.absolute(ours[0]))

@@ -37,7 +37,7 @@ def refuse_order(port: ProgramPort, training: TrainedStep, cut: Slice) -> None:
 def _refuse_leaving(port: ProgramPort, training: TrainedStep, cut: Slice) -> None:
     """Refuse what leaves an iteration between the forward pass and the step."""
     # An exception ends the program. From the block of the backward pass outwards, up to the loop.
-    steps = [one.statement for one in training.parts if one.role is Role.STEP]
+    steps = [part.statement for part in training.parts if part.role is Role.STEP]
     current: cst.BaseStatement | None = training.backward.statement
     while current is not None and not isinstance(current, cst.For | cst.While):
         block = list(port.source.block(current))
@@ -95,7 +95,7 @@ def _refuse_second_step(port: ProgramPort, training: TrainedStep) -> None:
 
 def _refuse_state(port: ProgramPort, training: TrainedStep) -> None:
     """Refuse programs that change what an optimizer remembers, which the RDU has."""
-    things = {one.thing for one in training.optimizers}
+    things = {optimizer.thing for optimizer in training.optimizers}
     for node in port.source.nodes:
         if not isinstance(node, cst.Attribute) or node.attr.value != "state":
             continue

@@ -87,7 +87,7 @@ class Search:
         self.source = source
         self.bindings = bindings
         self.optimizers = self._optimizers()
-        names = {one.thing.unit for one in self.optimizers}
+        names = {optimizer.thing.unit for optimizer in self.optimizers}
         # Arguments and attributes that hold one have other names, often.
         self.roles = StepRoles(source, self._names(names), self._names(self._scalers()))
 
@@ -107,7 +107,7 @@ class Search:
         return frozenset(names - {""})
 
     def _scalers(self) -> set[str]:
-        made = [one for one in self.source.calls if self.source.imported(one.func) in _SCALERS]
+        made = [call for call in self.source.calls if self.source.imported(call.func) in _SCALERS]
         return {self.kept(call).unit for call in made}
 
     def _optimizers(self) -> tuple[Optimizer, ...]:
@@ -118,7 +118,7 @@ class Search:
             if name.startswith(_OPTIMIZERS) and not name.startswith(_NO_OPTIMIZERS):
                 frame = self.source.frame(call)
                 owners = self._trained(call)
-                units = tuple(dict.fromkeys(root_unit(one) for one in owners))
+                units = tuple(dict.fromkeys(root_unit(owner) for owner in owners))
                 things = tuple(self.bindings.resolve(frame, unit) for unit in units)
                 kind = name.rpartition(".")[2]
                 anchor = min(owners, key=self.source.line, default=call)
@@ -132,7 +132,7 @@ class Search:
         index: int | None = None
         for above in self.source.enclosing(call):
             if isinstance(above, cst.Tuple):
-                inside = [self.source.contains(one, call) for one in above.elements]
+                inside = [self.source.contains(element, call) for element in above.elements]
                 index = inside.index(True)
             elif isinstance(above, cst.Call):
                 return self._argument(above, call)
@@ -191,8 +191,8 @@ class Search:
         # The parameters were collected before: `params = [p for p in model.parameters() ...]`.
         for node in walk(value):
             if isinstance(node, cst.Name):
-                for one in self.bindings.assignments(self.bindings.thing(frame, node.value)):
-                    owners += self._owners(frame, one.value, depth + 1)
+                for assignment in self.bindings.assignments(self.bindings.thing(frame, node.value)):
+                    owners += self._owners(frame, assignment.value, depth + 1)
                 for given in self._appended(frame, node.value):
                     owners += self._owners(frame, given, depth + 1)
         return owners
@@ -282,7 +282,7 @@ class Search:
             for part in parts
             if part.role is Role.STEP and part.subject is not None
         ]
-        found = tuple(one for one in self.optimizers if one.thing in units)
+        found = tuple(optimizer for optimizer in self.optimizers if optimizer.thing in units)
         return found or (self.optimizers if len(self.optimizers) == 1 else ())
 
     def levels(self, backward: StepPart) -> tuple[CallLevel, ...]:
@@ -313,9 +313,9 @@ class Search:
         """Return the lowest level that keeps the optimizers itself."""
         # The lowest level: the nearer to the loop, the fewer values have to be carried there.
         for place, level in enumerate(levels):
-            if optimizers and all(one.thing.owner is level.frame for one in optimizers):
+            if optimizers and all(optimizer.thing.owner is level.frame for optimizer in optimizers):
                 return place
-        owners = {one.thing.owner for one in optimizers}
+        owners = {optimizer.thing.owner for optimizer in optimizers}
         own = [
             place
             for place, level in enumerate(levels)
@@ -331,7 +331,9 @@ class Search:
         entry = around = level.statement
         while True:
             above = self.source.around(around)
-            if above is None or any(self.source.contains(above, one.call) for one in optimizers):
+            if above is None or any(
+                self.source.contains(above, optimizer.call) for optimizer in optimizers
+            ):
                 return entry
             around = above
             if isinstance(above, cst.For | cst.While):

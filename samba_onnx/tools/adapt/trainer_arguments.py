@@ -153,7 +153,7 @@ def _arguments(
         return None
     name = source.imported(value.func) if isinstance(value, cst.Call) else ""
     known = isinstance(value, cst.Call) and name == "transformers.TrainingArguments"
-    if isinstance(value, cst.Call) and known and not any(one.star for one in value.args):
+    if isinstance(value, cst.Call) and known and not any(argument.star for argument in value.args):
         return value
     # HfArgumentParser and dictionaries of settings are known only when the program runs.
     raise RefusedMethodError(

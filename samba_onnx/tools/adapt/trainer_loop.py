@@ -26,7 +26,7 @@ def with_trainer_loop(form: PlainForm) -> PlainForm:
     source = form.source
     if not any("Trainer" in file.text for file in source.files):
         return form
-    made = [one for one in source.calls if _is_trainer(source, one)]
+    made = [call for call in source.calls if _is_trainer(source, call)]
     if not made:
         return form
     try:
@@ -127,7 +127,7 @@ class _Writing:
         return self._with_imports(changed), self._compared()
 
     def _parsed(self, lines: list[str]) -> list[cst.BaseStatement]:
-        text = "\n".join(one for one in lines if one) + "\n"
+        text = "\n".join(line for line in lines if line) + "\n"
         return list(cst.parse_module(text, self._source.files[0].module.config_for_parsing).body)
 
     def _with_imports(self, module: cst.Module) -> str:
@@ -153,9 +153,9 @@ class _Writing:
         else:
             where, arg = made, _keyword("dataloader_drop_last", cst.Name("True"))
         kept = [
-            one
-            for one in where.args
-            if one.keyword is None or one.keyword.value != "dataloader_drop_last"
+            argument
+            for argument in where.args
+            if argument.keyword is None or argument.keyword.value != "dataloader_drop_last"
         ]
         module = self._source.files[0].module.deep_replace(
             where, where.with_changes(args=[*_separated(kept), arg])
@@ -271,7 +271,7 @@ def _imported(statement: cst.CSTNode) -> list[str]:
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
     if isinstance(small, cst.ImportFrom):
         return [] if unit_of(small.module) == "__future__" else [""]
-    return [one.evaluated_name for one in small.names] if isinstance(small, cst.Import) else []
+    return [name.evaluated_name for name in small.names] if isinstance(small, cst.Import) else []
 
 
 def _keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
@@ -281,8 +281,8 @@ def _keyword(name: str, value: cst.BaseExpression) -> cst.Arg:
 
 def _separated(arguments: list[cst.Arg]) -> list[cst.Arg]:
     return [
-        one.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
-        for one in arguments
+        argument.with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))
+        for argument in arguments
     ]
 
 

@@ -86,7 +86,7 @@ class TrainerStep:
     def _computed(self, function: cst.FunctionDef, inputs: str) -> list[str]:
         """Return the statements of ``compute_loss`` in the place of its call."""
         params = function.params
-        names = [one.name.value for one in params.params]
+        names = [parameter.name.value for parameter in params.params]
         if len(names) < 3:
             raise RefusedMethodError(function, "compute_loss takes no model and inputs")
         for node in walk(function.body):

@@ -109,7 +109,11 @@ def refuse_step(port: ProgramPort, training: TrainedStep) -> bool:
 
 def _refuse_details(port: ProgramPort, training: TrainedStep) -> None:
     call = training.backward.call
-    stated = [one for one in call.args if one.keyword is not None] if call is not None else []
+    stated = (
+        [argument for argument in call.args if argument.keyword is not None]
+        if call is not None
+        else []
+    )
     if any(one.keyword and one.keyword.value in {"retain_graph", "create_graph"} for one in stated):
         port.points.add(
             training.backward.statement,
@@ -124,7 +128,7 @@ def _refuse_details(port: ProgramPort, training: TrainedStep) -> None:
             "a library is given the optimizer, and may step otherwise; the RDU steps by the optimizer itself",
             instead="leave the library out, or write what it does into the loop",
         )
-    zeroing = [one for one in training.parts if one.role is Role.ZERO]
+    zeroing = [part for part in training.parts if part.role is Role.ZERO]
     if not zeroing:
         port.points.add(
             training.backward.statement,
@@ -132,7 +136,11 @@ def _refuse_details(port: ProgramPort, training: TrainedStep) -> None:
             "gradients are never set to zero, so that each step adds to those before",
             instead="call optimizer.zero_grad() in every step",
         )
-    made = [port.source.frame(one.call) for one in training.optimizers if "self" in one.units]
+    made = [
+        port.source.frame(optimizer.call)
+        for optimizer in training.optimizers
+        if "self" in optimizer.units
+    ]
     # A method that returns an optimizer of its own module is called where the module is known.
     if any(isinstance(one, cst.FunctionDef) and one.name.value == "__init__" for one in made):
         port.points.add(
@@ -152,11 +160,11 @@ def foreign_uses(port: ProgramPort, training: TrainedStep) -> list[cst.Call]:
         port: The program.
         training: Its step.
     """
-    things = {one.thing for one in training.optimizers}
+    things = {optimizer.thing for optimizer in training.optimizers}
     found = []
     for call in port.source.calls:
         frame = port.source.frame(call)
-        given = [unit_of(one.value) for one in call.args]
+        given = [unit_of(argument.value) for argument in call.args]
         if not any(unit and port.bindings.resolve(frame, unit) in things for unit in given):
             continue
         library = _library(port, call)
@@ -188,7 +196,7 @@ def _refuse_lasting_evaluation(port: ProgramPort, training: TrainedStep) -> None
         calls["eval"],
         *(port.bindings.call_sites(frame) if isinstance(frame, cst.FunctionDef) else ()),
     ]
-    if any(port.source.contains(training.entry, one) for one in places):
+    if any(port.source.contains(training.entry, place) for place in places):
         port.points.add(
             calls["eval"],
             "lasting-evaluation",
@@ -223,9 +231,11 @@ def _kind(port: ProgramPort, site: cst.Call, value: cst.BaseExpression) -> str:
     """Return what makes a module that a call is given, as code; its own text if nobody can tell."""
     unit = unit_of(value)
     made = [
-        one.value
-        for one in port.bindings.assignments(port.bindings.thing(port.source.frame(site), unit))
+        assignment.value
+        for assignment in port.bindings.assignments(
+            port.bindings.thing(port.source.frame(site), unit)
+        )
         # The last one before the call: a variable may hold one module after the other.
-        if unit and port.source.line(one.node) <= port.source.line(site)
+        if unit and port.source.line(assignment.node) <= port.source.line(site)
     ]
     return port.source.code(made[-1] if made else value)

@@ -53,7 +53,7 @@ def _range(source: ProgramFile, loop: cst.For | cst.CompFor) -> cst.Call | None:
             and unit_of(node.func) in {"range", "trange"}
             and len(node.args) == 3
         ):
-            start, stop, step = (one.value for one in node.args)
+            start, stop, step = (argument.value for argument in node.args)
             is_length = isinstance(
                 stop, cst.Name | cst.Attribute | cst.Call | cst.Subscript | cst.Integer
             )
@@ -70,7 +70,11 @@ def _slices(source: ProgramFile, loop: cst.For, call: cst.Call) -> bool:
             upper = node.upper
             if isinstance(upper, cst.Call) and unit_of(upper.func) == "min":
                 upper = next(
-                    (one.value for one in upper.args if isinstance(one.value, cst.BinaryOperation)),
+                    (
+                        argument.value
+                        for argument in upper.args
+                        if isinstance(argument.value, cst.BinaryOperation)
+                    ),
                     None,
                 )
             if not isinstance(upper, cst.BinaryOperation) or not isinstance(

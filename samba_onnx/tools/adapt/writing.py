@@ -61,10 +61,10 @@ def _write_folder(adapted: Adapted, folder: str | None, output: Path) -> None:
             f"{printable(output)} is the folder of the program itself, which stays as it is: give another one, or "
             "write a patch by --patch"
         )
-    for one in adapted.files:
-        place = output / Path(one.path).resolve().relative_to(root)
+    for file in adapted.files:
+        place = output / Path(file.path).resolve().relative_to(root)
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_file(str(place), one.text.encode())
+        write_file(str(place), file.text.encode())
 
 
 def root_of(adapted: Adapted, folder: str | None = None) -> Path:

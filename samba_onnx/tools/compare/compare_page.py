@@ -26,13 +26,13 @@ def values_page(comparison: ValueComparisonReport, manifest: Manifest) -> str:
     values = comparison.values
     errors = {
         # Whether it holds counts, not the share: torch's own result may be as far off.
-        one.name: min(_share(one.of_allowed), 1.0)
-        if one.passed
-        else max(_share(one.of_allowed), 1.001)
-        for one in values
+        value.name: min(_share(value.of_allowed), 1.0)
+        if value.passed
+        else max(_share(value.of_allowed), 1.001)
+        for value in values
     }
-    worst = max((_share(one.of_allowed) for one in values), default=0.0)
-    failed = sum(not one.passed for one in values)
+    worst = max((_share(value.of_allowed) for value in values), default=0.0)
+    failed = sum(not value.passed for value in values)
     tiles = [
         ("beyond the tolerance", f"{failed:,}", f"of {len(values):,} values"),
         (
@@ -41,7 +41,7 @@ def values_page(comparison: ValueComparisonReport, manifest: Manifest) -> str:
             "of what is allowed",
         ),
         ("compared", f"{comparison.compared:,}", f"of {comparison.total:,} values of the original"),
-        ("identical", f"{sum(one.identical for one in values):,}", "in every bit"),
+        ("identical", f"{sum(value.identical for value in values):,}", "in every bit"),
     ]
     blocks = [
         Block(

@@ -40,7 +40,7 @@ def values_text(report: ValueComparisonReport, rows: int | None = 12) -> Rendera
     parts += [Text(""), titled("Values" if rows is None else "Values, the worst first", content)]
     parts += [Text(""), Text(_counts(report))]
     parts += [Text(f"Tolerance of {text}") for text in _tolerances(report.values)]
-    beyond = sum(one.passed and (one.of_allowed or 0) > 1 for one in report.values)
+    beyond = sum(value.passed and (value.of_allowed or 0) > 1 for value in report.values)
     if beyond:
         parts += [
             Text(

@@ -86,7 +86,7 @@ def _is_made_evaluating(source: SourceFile, made: ast.Call) -> bool:
 
 def _function(source: SourceFile, name: str) -> Function | None:
     """Return the function of a file by its name; None for a method, and without one."""
-    named = (one for one in source.functions if one.name == name)
+    named = (function for function in source.functions if function.name == name)
     return next((one for one in named if source.class_of(one) is None), None)
 
 

@@ -80,7 +80,9 @@ def scaling_text(report: ScalingReport, rows: int | None = 12) -> RenderableType
         f"{byte_text(report.gradient_bytes)} of gradients in {count_text(report.buckets, 'bucket')}, "
         f"written by {backward} of the backward"
     )
-    figures = [(one.name, one.value, one.note) for one in report.assumptions]
+    figures = [
+        (assumption.name, assumption.value, assumption.note) for assumption in report.assumptions
+    ]
     return Group(
         Text(report.headline, style="bold"),
         Text(""),

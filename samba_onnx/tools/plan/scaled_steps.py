@@ -86,7 +86,7 @@ def _headline(pef: str, manifest: Manifest, steps: Sequence[ScaledStep]) -> str:
 def _assumptions(manifest: Manifest, on_rdu: bool) -> Iterator[ScalingAssumption]:
     """Yield the figures of the reduction, with their origin."""
     target = manifest.target
-    notes = {one.name: f"assumed: {one.note}" for one in target.assumptions}
+    notes = {assumption.name: f"assumed: {assumption.note}" for assumption in target.assumptions}
     if on_rdu:
         stated = {
             "rdu_link.bytes_per_second": target.rdu_link_bytes_per_second,

@@ -84,7 +84,9 @@ class StepModel:
     @property
     def gradient_bytes(self) -> int:
         """Bytes of all gradients that are reduced."""
-        return sum(self._symbols[name].bytes or 0 for one in self.buckets for name in one.symbols)
+        return sum(
+            self._symbols[name].bytes or 0 for bucket in self.buckets for name in bucket.symbols
+        )
 
     def step(self, replicas: int, mode: ReductionMode, *, on_rdu: bool = True) -> ScaledStep:
         """Return the modelled step.

@@ -118,7 +118,7 @@ class _Converter:
     @classmethod
     def like(cls, pef: Pef, target: str | os.PathLike[str] | None) -> _Converter:
         manifest = pef.manifest
-        fixed = frozenset(one.name for one in manifest.fixed_inputs)
+        fixed = frozenset(fixed_input.name for fixed_input in manifest.fixed_inputs)
         return cls(load_target(target or manifest.target.name), manifest.level, fixed)
 
     def recompute(self, part: onnx.ModelProto, feeds: Results) -> Results:

@@ -115,7 +115,9 @@ def _report(reduced: PefReduction, pef: str, stem: str) -> ReductionReport:
     operators = Counter(qualified(node.domain, node.op_type) for node in found.model.graph.node)
     # JSON has no infinite numbers.
     finite = [
-        one.max_relative_error for one in found.outputs if one.max_relative_error < float("inf")
+        output.max_relative_error
+        for output in found.outputs
+        if output.max_relative_error < float("inf")
     ]
     return ReductionReport(
         headline=(

@@ -176,7 +176,11 @@ def run_report(
         pef=name,
         graph=graph.name,
         iterations=len(seconds),
-        outputs=tuple(one for key, value in outputs.items() for one in output_reports(key, value)),
+        outputs=tuple(
+            output_report
+            for key, value in outputs.items()
+            for output_report in output_reports(key, value)
+        ),
         transfers_per_run=per_run,
         transfers_at_load=at_load,
         load_seconds=load_seconds,

@@ -58,7 +58,11 @@ def survey_page(survey: SurveyReport, place: str) -> str:
 
 def _reasons(survey: SurveyReport) -> list[Block]:
     """Return what to change, why nodes fall back, and which models failed."""
-    failed = [(one.model, one.target, one.error) for one in survey.entries if one.figures is None]
+    failed = [
+        (entry.model, entry.target, entry.error)
+        for entry in survey.entries
+        if entry.figures is None
+    ]
     fallbacks = [
         (row.operator, row.target, row.reason, f"{len(row.models):,}", f"{row.nodes:,}")
         for row in survey.fallbacks

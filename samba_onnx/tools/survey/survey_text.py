@@ -42,7 +42,11 @@ def survey_text(report: SurveyReport, rows: int | None = 12) -> RenderableType:
         (
             "Failed",
             ("model", "why"),
-            [(one.target, (one.model, one.error)) for one in report.entries if not one.figures],
+            [
+                (entry.target, (entry.model, entry.error))
+                for entry in report.entries
+                if not entry.figures
+            ],
         ),
     )
     for title, columns, cells in blocks:
@@ -59,7 +63,7 @@ def survey_text(report: SurveyReport, rows: int | None = 12) -> RenderableType:
 def _models(report: SurveyReport, target: SurveyTarget, rows: int | None) -> list[RenderableType]:
     """Return the block of one target: its models, those with most left on the CPU first."""
     # Models that failed have no figures, and stand in a block of their own.
-    entries = [one for one in report.entries if one.target == target.target and one.figures]
+    entries = [entry for entry in report.entries if entry.target == target.target and entry.figures]
     if not entries:
         return []
     entries.sort(key=_share)

@@ -101,14 +101,14 @@ class Survey:
             target=target,
             analyzed=len(figures),
             failed=len(entries) - len(figures),
-            whole=sum(not one.cpu_nodes for one in figures),
-            nodes=sum(one.nodes for one in figures),
-            rdu_nodes=sum(one.rdu_nodes for one in figures),
-            rdu_flops=sum(one.rdu_flops for one in figures),
-            cpu_flops=sum(one.cpu_flops for one in figures),
-            transfers=sum(one.transfers for one in figures),
-            bytes=sum(one.bytes for one in figures),
-            modelled_seconds=sum(one.modelled_seconds for one in figures),
+            whole=sum(not figure.cpu_nodes for figure in figures),
+            nodes=sum(figure.nodes for figure in figures),
+            rdu_nodes=sum(figure.rdu_nodes for figure in figures),
+            rdu_flops=sum(figure.rdu_flops for figure in figures),
+            cpu_flops=sum(figure.cpu_flops for figure in figures),
+            transfers=sum(figure.transfers for figure in figures),
+            bytes=sum(figure.bytes for figure in figures),
+            modelled_seconds=sum(figure.modelled_seconds for figure in figures),
         )
 
 

@@ -145,10 +145,10 @@ def _pieces(sections: list[Section], target: TargetSummary) -> tuple[ScaledCall,
     origin = LaunchOrigin.DEVICE if timing is None else timing.launch
     tuned = timing is not None and timing.tuned
     return tuple(
-        ScaledCall(one.time, f"timing.{origin}_launch_seconds", _efficiency(one, tuned))
-        for one in sections
+        ScaledCall(section.time, f"timing.{origin}_launch_seconds", _efficiency(section, tuned))
+        for section in sections
         # A PEF of an early version does not say which parts a time has.
-        if one.time is not None and one.time.seconds > 0
+        if section.time is not None and section.time.seconds > 0
     )
 
 

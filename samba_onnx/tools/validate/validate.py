@@ -75,7 +75,7 @@ def validate(
     report = _report((results, fit), measured, ratios, constants)
     Display(json, quiet, verbose).show(report.headline, lambda rows: _text(report, rows), report)
     # What a fit has seen says nothing of how near it is to what it has not.
-    judged = ratios or [one.ratio for one in report.times]
+    judged = ratios or [time.ratio for time in report.times]
     return EXIT_YES if all(1 / within <= ratio <= within for ratio in judged) else EXIT_NO
 
 
@@ -115,7 +115,7 @@ def _report(
         times.append(
             MeasuredTime(one.place, one.seconds, modelled, modelled / one.seconds, one.bound, seen)
         )
-    error = geometric_error([one.ratio for one in times])
+    error = geometric_error([time.ratio for time in times])
     left = None if ratios is None else geometric_error(ratios)
     own: tuple[FittedConstant, ...] = tuple(FittedConstant(*row) for row in constants)
     headline = f"{printable(files[0])}: modelled times are off by {error:.0%} on average"
@@ -138,8 +138,8 @@ def _parts(times: Sequence[MeasuredTime]) -> tuple[PartError, ...]:
     from samba_onnx.tools.validate.validate_report import PartError
 
     by_part: dict[str, list[float]] = {}
-    for one in times:
-        by_part.setdefault(one.bound, []).append(math.log(one.ratio))
+    for time in times:
+        by_part.setdefault(time.bound, []).append(math.log(time.ratio))
     return tuple(
         PartError(name, len(logs), math.exp(sum(logs) / len(logs)))
         for name, logs in sorted(by_part.items(), key=lambda part: -len(part[1]))
@@ -155,17 +155,17 @@ def _text(report: ValidationReport, limit: int | None) -> RenderableType:
 
     times = [
         (
-            one.place,
-            second_text(one.measured_seconds),
-            second_text(one.modelled_seconds),
-            f"{one.ratio:.2f}",
-            "" if one.left_out_ratio is None else f"{one.left_out_ratio:.2f}",
-            one.bound,
+            time.place,
+            second_text(time.measured_seconds),
+            second_text(time.modelled_seconds),
+            f"{time.ratio:.2f}",
+            "" if time.left_out_ratio is None else f"{time.left_out_ratio:.2f}",
+            time.bound,
         )
-        for one in sorted(report.times, key=lambda one: -abs(math.log(one.ratio)))
+        for time in sorted(report.times, key=lambda one: -abs(math.log(one.ratio)))
     ]
     columns = ("time of", ">measured", ">modelled", ">ratio", ">left out", "mostly")
-    parts = [(one.bound, str(one.rows), f"{one.ratio:.2f}") for one in report.parts]
+    parts = [(part.bound, str(part.rows), f"{part.ratio:.2f}") for part in report.parts]
     shown: list[RenderableType] = [
         Text(report.headline, style="bold"),
         Text(""),
@@ -175,8 +175,8 @@ def _text(report: ValidationReport, limit: int | None) -> RenderableType:
     ]
     if report.constants:
         cells = [
-            (one.name, f"{one.planned:.3g}", f"{one.fitted:.3g}", str(one.rows) if one.rows else "none: as planned")
-            for one in report.constants
+            (constant.name, f"{constant.planned:.3g}", f"{constant.fitted:.3g}", str(constant.rows) if constant.rows else "none: as planned")
+            for constant in report.constants
         ]  # fmt: skip
         heads = ("constant", ">planned", ">fitted", ">rests on")
         shown += [Text(""), titled("Constants", table(heads, cells))]
