@@ -111,6 +111,7 @@ class Meter:
     def __init__(self) -> None:
         self._started = 0.0
         self._seconds = dict[str, float]()
+        self._skipped = set[str]()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:
@@ -129,9 +130,15 @@ class Meter:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect the seconds of a test that ran."""
+        """Collect the seconds of a test that ran; one that was skipped says nothing of what it costs."""
+        if report.skipped:
+            self._skipped.add(report.nodeid)
         for name, value in report.user_properties:
-            if name == "processor" and isinstance(value, float):
+            if (
+                name == "processor"
+                and isinstance(value, float)
+                and report.nodeid not in self._skipped
+            ):
                 self._seconds[report.nodeid] = value
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -118,6 +118,10 @@ def test_the_seconds_of_rows_are_measured(
             worker.stdout.readline()
         def test_z(worker):
             pass
+        @pytest.mark.skip
+        def test_skipped(): pass
+        def test_left_out():
+            pytest.skip()
         """
     )
     pytester.inline_run("-p", "no:cacheprovider", plugins=[Meter()])
