@@ -25,12 +25,13 @@ from samba_onnx.errors import ExecutionError, UsageError
 from samba_onnx.runtime.engine import evaluation
 
 Calls = dict[str, tuple[Any, ...]]
-GRAPHS = tuple(SimpleNamespace(name=name, outputs=("y",)) for name in ("first", "second"))
+GRAPHS = tuple(SimpleNamespace(name=name, outputs=("y",), calls=()) for name in ("first", "second"))
 
 
 def pef_of(graphs: tuple[Any, ...] = GRAPHS, **more: Any) -> Any:
     return SimpleNamespace(
-        path="m.pef", manifest=SimpleNamespace(graphs=graphs, **{"fixed_inputs": (), **more})
+        path="m.pef",
+        manifest=SimpleNamespace(graphs=graphs, sections=(), **{"fixed_inputs": (), **more}),
     )
 
 
