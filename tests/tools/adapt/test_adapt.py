@@ -151,9 +151,16 @@ def test_what_cannot_be_adapted_is_named(places: dict[str, str], pattern: str, l
 
 
 def test_a_mode_that_stays_is_named() -> None:
-    points = adapted(behind="model.eval()  # no more Dropout").blocking
+    dropped = PLAIN.format(
+        optimizer="SGD(model.parameters())", before="pass", behind="model.eval()"
+    )
+    dropped = dropped.replace(
+        "Linear(3, 1)", "Sequential(torch.nn.Linear(3, 1), torch.nn.Dropout())"
+    )
+    points = adapt_source(ProgramFile("plain.py", dropped)).blocking
     assert [(point.pattern, point.line) for point in points] == [("lasting-evaluation", 11)]
-    assert adapted(behind="model.eval()").blocking == ()
+    # Not by words: a comment is no layer.
+    assert adapted(behind="model.eval()  # no more Dropout").blocking == ()
 
 
 @pytest.mark.parametrize(
